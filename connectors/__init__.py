@@ -1,0 +1,1 @@
+"""I/O only: each port of `connectors.ports` with its adapters. No rule of the crawl lives here."""

@@ -1,0 +1,78 @@
+"""What the runners need of the world. An adapter turns the world's failures into values; it decides nothing."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from schemas.records import BodyRef, FetchLease, FetchResult, ParsedPage, ParseTask
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A final answer as it goes to the store: the header lines as received, the body decoded."""
+
+    url: str
+    address: str
+    status: int
+    reason: str
+    http_version: str  # "1.1"
+    headers: tuple[tuple[bytes, bytes], ...]  # in order, names as received
+    body: bytes  # after Content-Encoding was undone
+    content_codings: str  # what was undone, "" for none
+    fetched_ms: int
+    truncated: bool = False
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A result, and the response when the outcome is one that is stored."""
+
+    result: FetchResult
+    response: Response | None = None
+
+
+class Web(Protocol):
+    """One request for one lease: never a second one, never a redirect followed, never an exception for the world."""
+
+    async def fetch(self, lease: FetchLease) -> Fetched: ...
+
+    async def close(self) -> None: ...
+
+
+class ParseOutput(msgspec.Struct, frozen=True):
+    """A parsed page and its text (UTF-8). `page.text` is still None: the store fills it."""
+
+    page: ParsedPage
+    text: bytes = b""
+
+
+class Parser(Protocol):
+    """Parses in other processes, under limits. A dead or slow worker is a `ParsedPage` with an error."""
+
+    async def parse(self, task: ParseTask, body: bytes) -> ParseOutput: ...
+
+    async def close(self) -> None: ...
+
+
+class StoredContent(msgspec.Struct, frozen=True, array_like=True):
+    """Where bytes lie that were stored before, and what a revisit record says of them."""
+
+    content: BodyRef
+    url: str
+    fetched_ms: int
+
+
+class Segments(Protocol):
+    """Append-only segments. A reference is good at once for `read`, durable only after `sync` returned."""
+
+    def append_response(
+        self, url: str, response: Response, content_hash: bytes, duplicate_of: StoredContent | None
+    ) -> BodyRef: ...
+
+    def append_parsed(self, output: ParseOutput) -> BodyRef | None: ...
+
+    def sync(self) -> None: ...
+
+    def read(self, ref: BodyRef) -> bytes:
+        """The payload (decoded body or text) of one record."""
+        ...

@@ -1,0 +1,275 @@
+"""The records that stages hand to one another: frozen, checked when decoded, the same in every runner.
+
+Units stand in the names: `_ms` is milliseconds (an instant is UTC since the epoch), `_bytes` is octets.
+`url` is always the normal form of `streams.core.rules.urls.normalize`; `host_key` is its scheme and authority
+(`https://www.example.org:8443`); `url_id` is 128 bits of BLAKE2b of the normal form.
+
+An optional value is `None` when the sender does not know it; an empty string is a value.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Source(enum.Enum):
+    """How a URL was found. All of them enter by the same admit step."""
+
+    SEED = "seed"
+    SITEMAP = "sitemap"
+    FEED = "feed"
+    LINK = "link"
+    REDIRECT = "redirect"
+
+
+class Kind(enum.Enum):
+    """What a lease fetches, and so what the body is taken for."""
+
+    PAGE = "page"
+    ROBOTS = "robots"
+    SITEMAP = "sitemap"
+
+
+class Outcome(enum.Enum):
+    """What a fetch came to. Exactly one request was sent for each, or none (REFUSED, EXPIRED, name failures)."""
+
+    FETCHED = "fetched"  # a final answer with a body that is to be stored (2xx)
+    NOT_MODIFIED = "not_modified"  # 304 to a conditional request: times change, nothing else
+    REDIRECT = "redirect"  # `redirect_target` is admitted as a URL of its own host
+    RETRY = "retry"  # the world failed in a way that may pass: network, 408, 421, 425, 429, 5xx
+    FAILED = "failed"  # a final answer without a page: other 4xx, bad Location, unreadable body
+    REFUSED = "refused"  # our own policy: private address, scheme, size
+    EXPIRED = "expired"  # the lease was past `start_by_ms`; nothing was asked
+
+
+class RobotsDecision(enum.Enum):
+    """RFC 9309 section 2.3.1: what an answer to /robots.txt means."""
+
+    PARSE_RULES = "parse_rules"
+    ALLOW_ALL = "allow_all"
+    DISALLOW_ALL = "disallow_all"  # unreachable: ask again, and ask the host nothing else meanwhile
+    HOP = "hop"  # redirected: `redirect_target` of the result is asked next, by its own host's owner
+
+
+class BodyRef(msgspec.Struct, frozen=True, array_like=True):
+    """One record of a segment: `segment` is a path below the store's root, `/`-separated, without `.open`."""
+
+    segment: str
+    offset_bytes: int
+    record_bytes: int
+
+
+class DiscoveredUrl(msgspec.Struct, frozen=True, array_like=True):
+    """A URL that somebody names. `priority_hint` is 0 (least) to 255; 128 is an ordinary link."""
+
+    url: str
+    host_key: str
+    source: Source
+    discovered_ms: int
+    parent_id: bytes = b""  # url_id of the page that named it, empty for seeds
+    depth: int = 0  # links from a seed
+    redirect_hops: int = 0
+    priority_hint: int = 128
+    lastmod_ms: int | None = None
+    kind: Kind = Kind.PAGE
+
+
+class FetchLease(msgspec.Struct, frozen=True, array_like=True):
+    """Leave to send one request, to be started at most once, between `not_before_ms` and `start_by_ms`."""
+
+    lease_id: bytes  # 16 bytes: partition, epoch, sequence
+    host_key: str  # the host whose token this lease holds
+    url_id: bytes
+    url: str
+    url_version: int  # rises with each granted visit; a retry keeps it
+    kind: Kind
+    attempt: int  # 0 for the first try of this version
+    policy_version: int
+    owner_epoch: int
+    not_before_ms: int
+    start_by_ms: int
+    duration_ms_max: int  # of the whole request, from connect to the last byte
+    depth: int = 0
+    redirect_hops: int = 0
+    etag: str | None = None
+    last_modified: str | None = None
+    robots_for: str = ""  # kind ROBOTS: the host_key that asked; another than host_key for a hop
+
+
+class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The rules of one host for our user agent, or what stands for them."""
+
+    decision: RobotsDecision
+    rules: bytes = b""  # streams.core.rules.robots.RobotsRules.encode(); empty unless PARSE_RULES
+    crawl_delay_ms: int | None = None
+    sitemaps: tuple[str, ...] = ()
+
+
+class FetchResult(msgspec.Struct, frozen=True, array_like=True):
+    """What came of a lease. `error` is a short code (`connection_reset`, `not_found`), empty when all went well."""
+
+    lease_id: bytes
+    host_key: str
+    url_id: bytes
+    url: str
+    url_version: int
+    kind: Kind
+    outcome: Outcome
+    started_ms: int
+    finished_ms: int
+    status: int = 0  # HTTP status, 0 when no answer came
+    error: str = ""
+    address: str = ""  # the IP address that answered, or that was refused
+    redirect_target: str | None = None  # normal form
+    permanent: bool = False  # 301 and 308
+    retry_after_ms: int | None = None  # a span from `finished_ms`, bounded by policy; never negative
+    etag: str | None = None
+    last_modified: str | None = None
+    content_type: str | None = None  # as received, parameters and all
+    body_bytes: int = 0  # after decoding
+    wire_bytes: int = 0  # as received
+    robots: RobotsAnswer | None = None
+    robots_for: str = ""
+
+
+class StoredResult(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a lease lies, synced, where `body` says."""
+
+    lease_id: bytes
+    host_key: str
+    url_id: bytes
+    url_version: int
+    content_hash: bytes  # SHA-256 of the decoded body, 32 bytes
+    body: BodyRef  # this visit's record: a response, or a revisit record that refers to an earlier one
+    content: BodyRef  # the record that holds the bytes: `body` itself, or the earlier response
+    content_type: str | None = None
+    robots_tags: tuple[str, ...] = ()  # X-Robots-Tag, one entry a header line
+    link_headers: tuple[str, ...] = ()  # Link, one entry a header line
+
+
+class ParseTask(msgspec.Struct, frozen=True, array_like=True):
+    """Read the body by reference and take from it what a crawler wants."""
+
+    url_id: bytes
+    host_key: str
+    url: str
+    url_version: int
+    kind: Kind
+    content: BodyRef
+    fetched_ms: int
+    depth: int
+    extractor_version: int
+    content_type: str | None = None
+    robots_tags: tuple[str, ...] = ()
+    link_headers: tuple[str, ...] = ()
+
+
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """One link of a page, resolved and normalized. `kind` is a, area, iframe, frame, svg-a, refresh, ..."""
+
+    url: str
+    kind: str
+    rel: tuple[str, ...] = ()  # lower case, document order
+    nofollow: bool = False
+
+
+class SitemapEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One URL of a sitemap or feed; `is_sitemap` for the children of an index."""
+
+    url: str
+    lastmod_ms: int | None = None
+    is_sitemap: bool = False
+
+
+class ParsedPage(msgspec.Struct, frozen=True, array_like=True):
+    """What parsing one body gave. A failure is a value: `error` says it, everything else is empty."""
+
+    url_id: bytes
+    host_key: str
+    url: str
+    url_version: int
+    kind: Kind
+    depth: int
+    fetched_ms: int
+    extractor_version: int
+    error: str = ""  # "", or a code: not_parsed_type, parse_timeout, parser_died, too_many_attributes, ...
+    links: tuple[Link, ...] = ()
+    entries: tuple[SitemapEntry, ...] = ()  # kind SITEMAP
+    canonical: str | None = None
+    index: bool = True  # robots directives of page and headers, for our user agent
+    follow: bool = True
+    simhash: int = 0  # unsigned 64 bits
+    title: str = ""
+    language: str = ""
+    charset: str = ""
+    text_bytes: int = 0
+    text: BodyRef | None = None  # the conversion record, once stored
+    part: int = 0  # split so that no message exceeds 900 KB; parts 0 .. parts-1
+    parts: int = 1
+
+
+class HostPolicy(msgspec.Struct, frozen=True):
+    """An operator's word on one host, or on all (`host_key` "*"). `None` leaves a value as it is."""
+
+    host_key: str
+    policy_version: int
+    delay_ms: int | None = None
+    concurrency: int | None = None
+    budget_per_day: int | None = None
+    blocked_patterns: tuple[str, ...] | None = None
+    paused: bool | None = None
+    deleted: bool | None = None
+    until_ms: int | None = None  # an exception negotiated with a site ends here
+
+
+class OwnerMessageKind(enum.Enum):
+    """What one owner asks of another."""
+
+    ROBOTS_HOP = "robots_hop"
+    ROBOTS_ANSWER = "robots_answer"
+    PERMIT_ASKED = "permit_asked"
+    PERMIT_GRANTED = "permit_granted"
+    PERMIT_RETURNED = "permit_returned"
+
+
+class OwnerMessage(msgspec.Struct, frozen=True, array_like=True):
+    """Keyed by `to_key`: the host_key or the group that is asked."""
+
+    to_key: str
+    from_key: str
+    kind: OwnerMessageKind
+    url: str = ""  # ROBOTS_HOP: what to fetch for from_key
+    hops: int = 0
+    robots: RobotsAnswer | None = None
+    until_ms: int | None = None
+
+
+class IndexEvent(msgspec.Struct, frozen=True):
+    """One document of the search index; JSON on the wire, `doc_version` travels as a header too."""
+
+    url_id: str  # hex; the document's id
+    doc_version: int  # url_version << 20 | revision
+    url: str
+    title: str
+    text: str
+    language: str
+    content_hash: str
+    simhash: str
+    fetched_ms: int
+    canonical: str | None = None
+
+
+class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
+    """A record that a stage gave up, whole, with what an operator needs to judge it."""
+
+    stage: str  # admit, fetch, store, parse, ...
+    host_key: str
+    url: str
+    error: str
+    attempts: int
+    failed_ms: int
+    record: bytes  # as it came
+    url_id: bytes = b""
+    status: int = 0

@@ -1,0 +1,90 @@
+"""All the bounds of the crawl, and the policy that a lease is granted under. Every limit stands here and nowhere else.
+
+`*_MAX` constants bound a queue, a loop, a body or a chain; the frozen structs are what an operator may set.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+# --- URLs ---------------------------------------------------------------------------------------------------------
+URL_BYTES_MAX = 2_083  # of the normal form; longer ones are traps far more often than pages
+REDIRECT_HOPS_MAX = 10
+ROBOTS_HOPS_MAX = 5  # RFC 9309 2.3.1.2: "at least five consecutive redirects"
+PATH_SEGMENTS_MAX = 40
+PATH_SEGMENT_REPEATS_MAX = 4  # /a/b/a/b/a/b/... : the same segment this often is a trap
+QUERY_PARAMETERS_MAX = 30
+
+# --- robots.txt (RFC 9309) ----------------------------------------------------------------------------------------
+ROBOTS_BYTES_MAX = 500 * 1024  # 2.5: at least 500 KiB are parsed; the rest is ignored
+ROBOTS_TTL_MS = DAY_MS  # 2.4: no copy serves for longer
+
+# --- fetch --------------------------------------------------------------------------------------------------------
+RETRY_DELAYS_MS = (30 * SECOND_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 15 * MINUTE_MS, 15 * MINUTE_MS)  # then dead letter
+RETRY_AFTER_MS_MAX = DAY_MS
+BACKOFF_BASE_MS = 5 * SECOND_MS  # 429 and 503 without Retry-After: full jitter below base * 2**n, at least the base
+BACKOFF_MS_MAX = HOUR_MS
+CLOCK_SKEW_MS_MAX = 2 * SECOND_MS  # between workers; a token comes back this long after a lease's expiry
+LEASE_START_MS_MAX = 60 * SECOND_MS  # from grant to start_by
+STORE_DEADLINE_MS = 10 * MINUTE_MS  # a lease in *storing* is closed and its URL leased again after this
+
+# --- back queues --------------------------------------------------------------------------------------------------
+WINDOW_URLS_MAX = 64  # of a host's back queue in memory
+DENIED_PER_STEP_MAX = 64  # robots-denied URLs settled in one grant step; the host is looked at again at once
+MEMO_URLS_MAX = 4_096  # of a host's links seen lately
+ACTIVE_HOSTS_MAX = 100_000  # host states in memory
+
+# --- batches and queues -------------------------------------------------------------------------------------------
+GROUP_MS_MAX = 50  # a group commit waits no longer
+GROUP_EVENTS_MAX = 512
+MESSAGE_BYTES_MAX = 900 * 1024
+
+# --- revisit ------------------------------------------------------------------------------------------------------
+REVISIT_MS_MIN = DAY_MS
+REVISIT_MS_MAX = 30 * DAY_MS
+TOMBSTONE_AFTER_VISITS = 2  # consecutive 404 or 410
+TOMBSTONE_REVISIT_MS = 90 * DAY_MS
+
+
+class FetchLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one answer may cost."""
+
+    header_bytes_max: int = 64 * 1024  # all header lines together
+    header_lines_max: int = 200
+    header_line_bytes_max: int = 16 * 1024
+    body_bytes_max: int = 64 * 1024 * 1024  # decoded; a Content-Length above it is refused before the body
+    wire_bytes_max: int = 32 * 1024 * 1024
+    decode_ratio_max: int = 200  # decoded bytes per wire byte, looked at from 1 MiB on
+    codings_max: int = 2  # layers of Content-Encoding
+    connect_ms_max: int = 10 * SECOND_MS
+    idle_ms_max: int = 20 * SECOND_MS  # between two reads
+    duration_ms_max: int = 2 * MINUTE_MS  # the whole request
+    robots_bytes_max: int = ROBOTS_BYTES_MAX
+
+
+class ParseLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one body may cost a parser."""
+
+    body_bytes_max: int = 32 * 1024 * 1024  # only this much of a longer page is parsed
+    cpu_ms_max: int = 10 * SECOND_MS
+    memory_bytes_max: int = 1024 * 1024 * 1024  # address space of a worker above its own start
+    attributes_per_tag_max: int = 1_000
+    links_max: int = 100_000
+    text_bytes_max: int = 4 * 1024 * 1024
+    title_chars_max: int = 1_000
+    sitemap_bytes_max: int = 50 * 1024 * 1024  # sitemaps.org: 50 MB uncompressed
+    sitemap_urls_max: int = 50_000  # sitemaps.org: 50,000 URLs
+
+
+class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one host is asked. Robots' Crawl-delay can only make it slower."""
+
+    delay_ms: int = 1_000  # from the receipt of a result to the next grant
+    concurrency: int = 1  # leases that hold a token at once
+    budget_per_day: int = 100_000  # grants a UTC day
+    respect_robots: bool = True

@@ -1,0 +1,1 @@
+"""The rules that the stages apply, each a function of its arguments alone."""
