@@ -40,10 +40,15 @@ class Web(Protocol):
 
 
 class ParseOutput(msgspec.Struct, frozen=True):
-    """A parsed page and its text (UTF-8). `page.text` is still None: the store fills it."""
+    """A parsed page and its text (UTF-8). `page.text` is still None: the store fills it.
+
+    A parser's process may hand the records over ready made (`streams.core.store.parsed_records`), and no `text` then.
+    """
 
     page: ParsedPage
     text: bytes = b""
+    records: bytes = b""  # gzip members to append as they are, "" when the store is to make them
+    text_record_bytes: int = 0  # length of the first of `records`, the text's; 0 when the page has no text
 
 
 class Parser(Protocol):

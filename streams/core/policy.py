@@ -44,6 +44,14 @@ GROUP_MS_MAX = 50  # a group commit waits no longer
 GROUP_EVENTS_MAX = 512
 MESSAGE_BYTES_MAX = 900 * 1024
 
+# --- store --------------------------------------------------------------------------------------------------------
+SEGMENT_BYTES_MAX = 1024 * 1024 * 1024  # a segment that reached it is sealed; its last record may end beyond
+SEGMENT_PENDING_BYTES_MAX = 8 * 1024 * 1024  # appended and not yet written; beyond, it is written before the sync
+RECORD_HEADER_BYTES_MAX = 16 * 1024  # of a WARC header: three URLs and some lines
+RECORD_BYTES_MAX = 80 * 1024 * 1024  # unpacked: the largest body (FetchLimits) and its headers, with room
+FETCH_LOG_ROWS_MAX = 20_000  # of one Parquet file of the fetch log, and of what waits for one
+EXPORT_ROWS_MAX = 20_000  # rows of an export in memory at once
+
 # --- revisit ------------------------------------------------------------------------------------------------------
 REVISIT_MS_MIN = DAY_MS
 REVISIT_MS_MAX = 30 * DAY_MS
