@@ -14,11 +14,16 @@ DAY_MS = 24 * HOUR_MS
 
 # --- URLs ---------------------------------------------------------------------------------------------------------
 URL_BYTES_MAX = 2_083  # of the normal form; longer ones are traps far more often than pages
+HREF_CHARS_MAX = 32 * 1024  # of a link as written, before it is resolved
 REDIRECT_HOPS_MAX = 10
 ROBOTS_HOPS_MAX = 5  # RFC 9309 2.3.1.2: "at least five consecutive redirects"
 PATH_SEGMENTS_MAX = 40
 PATH_SEGMENT_REPEATS_MAX = 4  # /a/b/a/b/a/b/... : the same segment this often is a trap
 QUERY_PARAMETERS_MAX = 30
+SCOPE_PATTERNS_MAX = 256  # include and exclude patterns of one crawl, each
+SCOPE_PATTERN_CHARS_MAX = 1_000
+TEMPLATES_MAX = 256  # URL templates counted a host
+TEMPLATE_CHARS_MAX = 200  # of a paused template as it is shown
 
 # --- robots.txt (RFC 9309) ----------------------------------------------------------------------------------------
 ROBOTS_BYTES_MAX = 500 * 1024  # 2.5: at least 500 KiB are parsed; the rest is ignored
@@ -96,3 +101,11 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     concurrency: int = 1  # leases that hold a token at once
     budget_per_day: int = 100_000  # grants a UTC day
     respect_robots: bool = True
+
+
+class TrapLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many URLs of one template a host may have before the template is paused and only sampled."""
+
+    template_urls_max: int = 50_000
+    endless_template_urls_max: int = 2_000  # templates of dates, sessions and repeated segments: no end by their shape
+    sample_every: int = 256  # of a paused template one URL in so many is admitted all the same

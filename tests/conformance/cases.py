@@ -1,8 +1,8 @@
 """What all conformance runners share: the result of one case, and how a cases folder is read.
 
-A runner is a module `tests/conformance/run_NAME.py` with `def run(directory: Path) -> list[CaseResult]`. It answers for the
-case files that it knows and returns an empty list when none of them is in `directory`. Most runners are `run_each` with
-one function that judges one case.
+A runner is a module `tests/conformance/run_NAME.py` with `def run(directory: Path) -> list[CaseResult]`. It answers for
+the case files that it knows and returns an empty list when none of them is in `directory`. Most runners are `run_each`
+with one function that judges one case.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def load_cases(path: Path) -> list[Case]:
 
 
 def expand(generated: dict[str, Any]) -> str:
-    """The string that `{prefix, repeat, times, suffix}` stands for. Some are gigabytes: look at `expanded_chars` first."""
+    """What `{prefix, repeat, times, suffix}` stands for. Some are gigabytes: look at `expanded_chars` first."""
     return str(generated["prefix"]) + str(generated["repeat"]) * int(generated["times"]) + str(generated["suffix"])
 
 
