@@ -105,6 +105,7 @@ class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True):
     rules: bytes = b""  # streams.core.rules.robots.RobotsRules.encode(); empty unless PARSE_RULES
     crawl_delay_ms: int | None = None
     sitemaps: tuple[str, ...] = ()
+    max_age_ms: int | None = None  # Cache-Control: how long the site lets the answer serve; None when it says nothing
 
 
 class FetchResult(msgspec.Struct, frozen=True, array_like=True):

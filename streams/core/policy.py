@@ -28,6 +28,11 @@ TEMPLATE_CHARS_MAX = 200  # of a paused template as it is shown
 # --- robots.txt (RFC 9309) ----------------------------------------------------------------------------------------
 ROBOTS_BYTES_MAX = 500 * 1024  # 2.5: at least 500 KiB are parsed; the rest is ignored
 ROBOTS_TTL_MS = DAY_MS  # 2.4: no copy serves for longer
+ROBOTS_TTL_MS_MIN = 5 * MINUTE_MS  # Cache-Control shortens no further: a site that says 0 is not asked before each page
+ROBOTS_RETRY_MS = HOUR_MS  # between tries once RETRY_DELAYS_MS are used up
+ROBOTS_SITEMAPS_MAX = 1_000  # of one file
+ROBOTS_SITEMAPS_BYTES_MAX = 256 * 1024  # all of them together, so that an answer fits into a message
+CRAWL_DELAY_MS_MAX = 2**53  # above every calendar; keeps the number exact in any codec
 
 # --- fetch --------------------------------------------------------------------------------------------------------
 RETRY_DELAYS_MS = (30 * SECOND_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 15 * MINUTE_MS, 15 * MINUTE_MS)  # then dead letter
