@@ -1,1 +1,108 @@
-"""The verbs of `headrace`."""
+"""The verbs of `headrace`: one module each, imported only when its verb is called, so that help costs nothing.
+
+A verb's module has `EXAMPLES` (shown by its help), `add_arguments(parser)` and `run(arguments, shell) -> exit code`.
+A new verb is a module and a line of `VERBS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from streams.cli.shell import Shell
+from streams.core.failures import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, CrawlError, UsageError
+
+__all__ = ["VERBS", "Verb", "main"]
+
+
+class Verb(NamedTuple):
+    """A word of the command line. `form` is what follows it in the table."""
+
+    name: str
+    module: str
+    form: str
+    summary: str
+
+
+VERBS = (
+    Verb("crawl", "streams.cli.crawl", "SEEDS... [--out DIR]", "fetch, politely, everything that the seeds lead to"),
+    Verb("status", "streams.cli.status", "DIR", "how a crawl stands, also while it runs"),
+    Verb("explain", "streams.cli.explain", "DIR URL|HOST", "why a URL or a host is, or is not, being fetched"),
+    Verb("export", "streams.cli.export", "DIR --to FILE", "pages or links as Parquet or JSON Lines, or a CDXJ index"),
+    Verb("dead-letters", "streams.cli.dead_letters", "DIR", "list, show or requeue what was given up"),
+    Verb("check", "streams.cli.check", "robots|url|page|sitemap", "what Headrace makes of one input"),
+    Verb("demo", "streams.cli.demo", "", "crawl a small web that it serves itself: half a minute, no network"),
+    Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
+    Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),
+)
+
+
+def main(argv: Sequence[str] | None = None, shell: Shell | None = None) -> int:
+    """Run one command and return its exit code. Bad input is one line on stderr, never a traceback."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    shell = shell or Shell()
+    try:
+        code = _dispatch(words, shell)
+        shell.out.flush()
+        return code
+    except CrawlError as error:
+        shell.complain(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`). Python would complain once more as it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    except KeyboardInterrupt:
+        shell.complain("stopped")
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        # What a verb foresaw, it said itself with the remedy; here the system's own words must do.
+        place = f"{error.filename}: " if error.filename else ""
+        shell.complain(f"{place}{error.strerror or error}")
+        return EXIT_FAILED
+
+
+def _dispatch(words: list[str], shell: Shell) -> int:
+    if not words or words[0] in ("-h", "--help") or words == ["help"]:
+        print(_table(), file=shell.out)
+        return EXIT_DONE
+    if words[0] in ("-V", "--version"):
+        words = ["version"]
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
+    verb = _verb(words[0])
+    module = importlib.import_module(verb.module)
+    from streams.cli.arguments import Parser
+
+    parser = Parser(verb.name, verb.summary, module.EXAMPLES, shell)
+    module.add_arguments(parser)
+    arguments = parser.parse(words[1:])
+    return EXIT_DONE if arguments is None else int(module.run(arguments, shell))
+
+
+def _verb(word: str) -> Verb:
+    for verb in VERBS:
+        if verb.name == word:
+            return verb
+    import difflib
+
+    if "://" in word or word.startswith("www."):
+        raise UsageError(f'"{word}" is no verb; to crawl it: headrace crawl {word}')
+    near = difflib.get_close_matches(word, [verb.name for verb in VERBS], n=1, cutoff=0.5)
+    hint = f'did you mean "headrace {near[0]}"?' if near else "headrace --help lists them"
+    raise UsageError(f'no verb "{word}"; {hint}')
+
+
+def _table() -> str:
+    width = max(len(f"{verb.name} {verb.form}") for verb in VERBS) + 2
+    rows = "\n".join(f"  {f'{verb.name} {verb.form}':<{width}}{verb.summary}" for verb in VERBS)
+    return f"""headrace: a polite web crawler
+
+{rows}
+
+  headrace demo                                  see it work, without a network
+  headrace crawl https://example.org --pages 500 --user-agent "MyBot/1.0 (+https://example.org/bot)"
+  headrace VERB --help                           a verb's options, with examples"""

@@ -1,0 +1,79 @@
+"""What the verbs need of the engine and its folder. `infra.wiring` provides it; tests bring a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from infra.settings import Settings
+from schemas.records import DeadLetter, DiscoveredUrl
+from streams.core.progress import Counts, Progress, Summary
+
+__all__ = ["Backend", "CrawlReader", "Engine", "default_backend"]
+
+
+class Engine(Protocol):
+    """A crawl that is open and holds its folder."""
+
+    async def run(self) -> Summary:
+        """Until done, drained or failed."""
+        ...
+
+    def drain(self) -> None:
+        """No more grants; finish what is in flight, commit, end."""
+        ...
+
+    def stop(self) -> None:
+        """Abandon fetches, commit what is decided, end."""
+        ...
+
+    def progress(self) -> Progress: ...
+
+
+class CrawlReader(Protocol):
+    """A crawl's folder, read only, also while a crawl runs in it."""
+
+    def progress(self) -> Progress | None:
+        """The last snapshot of the run that holds the folder; None when none does."""
+        ...
+
+    def counts(self) -> Counts: ...
+
+    def explain(self, url_or_host: str, now_ms: int) -> list[tuple[str, str]]:
+        """(label, sentence), the decisive one first."""
+        ...
+
+    def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:
+        """By key, oldest first."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """All of these raise `CrawlError` with a sentence for people."""
+
+    def open_engine(
+        self, settings: Settings, seeds: list[DiscoveredUrl], out: Path, *, refresh: bool = False
+    ) -> Engine: ...
+
+    def open_reader(self, out: Path) -> CrawlReader: ...
+
+    def requeue_dead_letters(self, out: Path, keys: Sequence[str] | Literal["all"]) -> int: ...
+
+
+class _Wired:
+    """The real one."""
+
+    def __init__(self) -> None:
+        import importlib
+
+        wiring = importlib.import_module("infra.wiring")
+        self.open_engine: Callable[..., Engine] = wiring.open_engine
+        self.open_reader: Callable[[Path], CrawlReader] = wiring.open_reader
+        self.requeue_dead_letters: Callable[..., int] = wiring.requeue_dead_letters
+
+
+def default_backend() -> Backend:
+    return _Wired()

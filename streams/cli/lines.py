@@ -1,0 +1,117 @@
+"""A crawl as plain lines, for a log, a pipe or a terminal without a cursor; and as JSON Lines for a script."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import msgspec
+
+from streams.cli.words import count, printable, rate, size, span
+from streams.core.progress import Progress, RecentPage, State
+
+__all__ = ["JsonLines", "PlainLines", "Silent"]
+
+EVERY_MS = 5_000
+MILESTONES = tuple(10**power for power in range(2, 11))  # pages
+
+
+class Silent:
+    """`--quiet`: nothing but warnings and remarks that answer a person."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._warned: set[str] = set()
+
+    def start(self) -> None:
+        pass
+
+    def show(self, progress: Progress) -> None:
+        for warning in progress.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self.note(f"warning: {printable(warning)}")
+
+    def note(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    def finish(self) -> None:
+        pass
+
+
+class PlainLines(Silent):
+    """The first page at once, then a line every few seconds and at every power of ten."""
+
+    def __init__(self, stream: TextIO, *, every_ms: int = EVERY_MS) -> None:
+        super().__init__(stream)
+        self._every_ms = every_ms
+        self._next_ms = every_ms
+        self._first_shown = False
+        self._milestones = list(MILESTONES)
+        self._last = ""
+
+    def show(self, progress: Progress) -> None:
+        super().show(progress)
+        if not self._first_shown:
+            first = _first_page(progress.last_urls)
+            if first is not None:
+                self._first_shown = True
+                self.note(
+                    f"first page: {first.status} {printable(first.url)} after {span(progress.elapsed_ms)}"
+                    + (f" (answered in {span(first.duration_ms)})" if first.duration_ms else "")
+                )
+        reached = self._reached(progress.pages)
+        if reached or progress.elapsed_ms >= self._next_ms:
+            self._next_ms = progress.elapsed_ms - progress.elapsed_ms % self._every_ms + self._every_ms
+            line = _line(progress)
+            if line != self._last:
+                self._last = line
+                self.note(f"{span(progress.elapsed_ms)}: {line}")
+
+    def _reached(self, pages: int) -> bool:
+        reached = False
+        while self._milestones and pages >= self._milestones[0]:
+            del self._milestones[0]
+            reached = True
+        return reached
+
+
+class JsonLines(Silent):
+    """`{"event": "progress", ...}` about once a second. Remarks go to stderr, so that stdout stays JSON."""
+
+    def __init__(self, stream: TextIO, remarks: TextIO, *, every_ms: int = 1_000) -> None:
+        super().__init__(remarks)
+        self._json = stream
+        self._every_ms = every_ms
+        self._next_ms = 0
+
+    def show(self, progress: Progress) -> None:
+        super().show(progress)
+        if progress.elapsed_ms >= self._next_ms or progress.state is State.DONE:
+            self._next_ms = progress.elapsed_ms + self._every_ms
+            self.event("progress", progress)
+
+    def event(self, name: str, what: msgspec.Struct) -> None:
+        fields = {"event": name, **msgspec.to_builtins(what)}
+        print(msgspec.json.encode(fields).decode(), file=self._json, flush=True)
+
+
+def _first_page(pages: tuple[RecentPage, ...]) -> RecentPage | None:
+    return next((page for page in pages if page.status), None)
+
+
+def _line(progress: Progress) -> str:
+    errors = sum(progress.errors_by_kind.values())
+    parts = [
+        count(progress.pages, "page"),
+        rate(progress.pages_per_s),
+        size(progress.wire_bytes),
+        f"{progress.urls_queued:,} queued",
+        f"{progress.in_flight} in flight",
+    ]
+    if progress.hosts_backing_off:
+        parts.append(f"{count(progress.hosts_backing_off, 'host')} backing off")
+    if errors:
+        parts.append(count(errors, "error"))
+    if progress.state is State.DRAINING:
+        parts.append("draining")
+    return ", ".join(parts)

@@ -1,0 +1,97 @@
+"""What a run ends with: what came, what was left and why, where it lies, what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from streams.cli.words import count, instant, printable, rate, size, span
+from streams.core.progress import Counts, EndReason, Progress, Summary
+
+__all__ = ["ending", "resuming"]
+
+ERRORS_SHOWN_MAX = 8
+_NAMES = (
+    ("stored", "stored"),
+    ("not_modified", "unchanged (304)"),
+    ("duplicates", "identical to a stored one"),
+    ("redirects", "redirects"),
+    ("robots_denied", "denied by robots.txt"),
+    ("retries", "tried again"),
+    ("paused_patterns", "URL patterns paused as traps"),
+    ("dead_letters", "given up (dead letters)"),
+)
+
+
+def resuming(counts: Counts) -> str:
+    """`resuming: 812 pages done, 3,201 queued`"""
+    return f"resuming: {count(counts.pages, 'page')} done, {counts.urls_queued:,} queued"
+
+
+def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:
+    """The closing report, a line each."""
+    progress = summary.progress
+    detail = f" {printable(summary.reason_detail)}" if summary.reason_detail else ""
+    yield f"done: {summary.reason.value}{detail}" if not summary.exit_code else f"ended: {summary.reason.value}{detail}"
+    yield ""
+    yield f"  {_pages(progress)}"
+    for name, words in _NAMES:
+        number = getattr(progress, name)
+        if number:
+            yield f"  {number:>10,}  {words}"
+    yield from _errors(progress)
+    yield from _left(summary)
+    if summary.places:
+        yield ""
+        yield f"  in {summary.out}/"
+        width = max(len(place) for _, place in summary.places)
+        for what, place in summary.places:
+            yield f"    {place:<{width}}  {what}"
+    if summary.reason is not EndReason.FAILED:
+        yield ""
+        yield from _next(summary, command)
+
+
+def _pages(progress: Progress) -> str:
+    per_s = progress.pages * 1_000 / progress.elapsed_ms if progress.elapsed_ms else 0.0
+    return (
+        f"{count(progress.pages, 'page')} in {span(progress.elapsed_ms)} ({rate(per_s)}),"
+        f" {size(progress.wire_bytes)} received, {size(progress.body_bytes)} unpacked,"
+        f" {count(progress.urls_known, 'URL')} on {count(progress.hosts_known, 'host')} known"
+    )
+
+
+def _errors(progress: Progress) -> Iterator[str]:
+    kinds = sorted(progress.errors_by_kind.items(), key=lambda item: (-item[1], item[0]))
+    for kind, number in kinds[:ERRORS_SHOWN_MAX]:
+        yield f"  {number:>10,}  {printable(kind)}"
+    if len(kinds) > ERRORS_SHOWN_MAX:
+        yield f"  {sum(number for _, number in kinds[ERRORS_SHOWN_MAX:]):>10,}  other errors"
+
+
+def _left(summary: Summary) -> Iterator[str]:
+    if not summary.hosts_left_count:
+        return
+    yield ""
+    yield f"  {count(summary.hosts_left_count, 'host')} left with URLs:"
+    for host in summary.hosts_left:
+        when = f"; next at {instant(host.next_ms)}" if host.next_ms is not None else ""
+        yield f"    {host.host_key}  {count(host.queued, 'URL')}: {printable(host.reason)}{when}"
+    if summary.hosts_left_count > len(summary.hosts_left):
+        yield f"    and {summary.hosts_left_count - len(summary.hosts_left):,} more"
+
+
+def _next(summary: Summary, command: str) -> Iterator[str]:
+    out = shlex.quote(summary.out)
+    finished = summary.reason is EndReason.COMPLETE
+    rows = [
+        (f"{command} export {out} --to pages.parquet", "the pages as a table"),
+        (f"{command} explain {out} URL", "why a URL was, or was not, fetched"),
+    ]
+    if not finished:
+        rows.insert(0, (f"{command} crawl --out {out}", "go on where this ended"))
+    if summary.progress.dead_letters:
+        rows.append((f"{command} dead-letters {out} list", "what was given up"))
+    width = max(len(row) for row, _ in rows)
+    for row, why in rows:
+        yield f"  {row:<{width}}  {why}"

@@ -1,0 +1,89 @@
+"""Run an engine to its end: a look at it several times a second, the first Ctrl-C drains, the second stops.
+
+A view (`streams.cli.live`, `streams.cli.lines`) shows what it is handed and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+from collections.abc import Callable
+from typing import Protocol
+
+from streams.cli.backend import Engine
+from streams.cli.words import count
+from streams.core.progress import Progress, Summary
+
+__all__ = ["View", "run_engine"]
+
+LOOK_MS = 400  # 2.5 looks a second: lively to the eye, and far below 3 % of a core
+
+
+class View(Protocol):
+    """What a person watches."""
+
+    def start(self) -> None: ...
+
+    def show(self, progress: Progress) -> None: ...
+
+    def note(self, line: str) -> None:
+        """A remark that stays."""
+        ...
+
+    def finish(self) -> None:
+        """Take the picture down; called once, whatever happened."""
+        ...
+
+
+def run_engine(engine: Engine, view: View) -> Summary:
+    """Run until the engine ends. A third interrupt is Python's own, should stopping hang."""
+    import uvloop
+
+    view.start()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_drive(engine, view))
+    finally:
+        view.finish()
+
+
+async def _drive(engine: Engine, view: View) -> Summary:
+    loop = asyncio.get_running_loop()
+    interrupts = _Interrupts(engine, view, functools.partial(_release, loop))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupts.one)
+    run = asyncio.ensure_future(engine.run())
+    try:
+        while not run.done():
+            view.show(engine.progress())
+            await asyncio.wait({run}, timeout=LOOK_MS / 1_000)
+        summary = run.result()
+        view.show(summary.progress)
+        return summary
+    finally:
+        _release(loop)
+
+
+def _release(loop: asyncio.AbstractEventLoop) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
+
+
+class _Interrupts:
+    """Counts them."""
+
+    def __init__(self, engine: Engine, view: View, release: Callable[[], None]) -> None:
+        self._engine, self._view, self._release = engine, view, release
+        self._seen = 0
+
+    def one(self) -> None:
+        self._seen += 1
+        if self._seen == 1:
+            in_flight = self._engine.progress().in_flight
+            self._view.note(f"finishing {count(in_flight, 'request')}; Ctrl-C again to stop at once")
+            self._engine.drain()
+        else:
+            self._release()
+            self._view.note("stopping; what was decided is kept")
+            self._engine.stop()

@@ -1,0 +1,68 @@
+"""What a verb has of the world around it: its streams, its environment, the clock, and the way to the engine.
+
+Tests hand in their own; nothing below `streams.cli` reads `sys` or `os.environ` by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+if TYPE_CHECKING:
+    from streams.cli.backend import Backend
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Shell:
+    """One command's surroundings. Results go to `out`, all else (progress, complaints) to `err`."""
+
+    def __init__(
+        self,
+        *,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        stdin: BinaryIO | None = None,
+        environ: Mapping[str, str] | None = None,
+        now_ms: Callable[[], int] = _clock_ms,
+        backend: Backend | None = None,
+    ) -> None:
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        self._stdin = stdin
+        self.environ = os.environ if environ is None else environ
+        self.now_ms = now_ms
+        self._backend = backend
+
+    @property
+    def stdin(self) -> BinaryIO:
+        return self._stdin or sys.stdin.buffer
+
+    @property
+    def backend(self) -> Backend:
+        """The engine's side. It is loaded at the first use: it brings in everything that the crawl stands on."""
+        if self._backend is None:
+            from streams.cli.backend import default_backend
+
+            self._backend = default_backend()
+        return self._backend
+
+    def say(self, line: str) -> None:
+        """A remark beside the result."""
+        print(line, file=self.err, flush=True)
+
+    def complain(self, line: str) -> None:
+        print(f"headrace: {line}", file=self.err, flush=True)
+
+    def print(self, line: str = "") -> None:
+        """A line of the result."""
+        print(line, file=self.out)
+
+    def live(self) -> bool:
+        """Whether a picture that redraws itself may be shown: a terminal that can move its cursor."""
+        return self.err.isatty() and self.environ.get("TERM", "dumb") != "dumb"
