@@ -217,7 +217,7 @@ def http_header_block(
             case b"content-encoding" if content_codings:
                 name = b"X-Crawler-Content-Encoding"
             case b"content-length" if value.strip() == length and not length_given:
-                length_given = True
+                value, length_given = length, True
             case b"content-length":
                 name = b"X-Crawler-Content-Length"
         lines.append(b"%b: %b\r\n" % (name, value.translate(_LINE_BREAKERS)))
