@@ -59,7 +59,7 @@ _CONTENT_RANGE = re.compile(rb"\s*bytes\s+0-(\d{1,18})/(\d{1,18})\s*", re.IGNORE
 
 
 class RobotsState(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What one host's owner remembers of robots.txt. The rules lie elsewhere, under `digest`."""
+    """What one host's owner remembers of robots.txt; `RobotsState()` is nothing yet. The rules lie elsewhere."""
 
     copy: RobotsDecision | None = None  # PARSE_RULES or ALLOW_ALL: the last good answer; None before the first
     fetched_ms: int = 0  # when the copy was received, or last found unchanged
@@ -68,7 +68,6 @@ class RobotsState(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
     next_try_ms: int = 0  # after a failure: no request sooner
     digest: bytes = b""  # DIGEST_BYTES of BLAKE2b of the copy's rules; empty unless PARSE_RULES
     crawl_delay_ms: int | None = None  # of the copy
-    asked_ms: int = 0  # the latest grant of a robots lease
 
 
 def decide(
@@ -112,11 +111,6 @@ def decide(
     return _DISALLOW, None
 
 
-def begin(state: RobotsState | None, now_ms: int) -> RobotsState:
-    """A request for /robots.txt is granted; None is a host of which nothing is known. What is known goes on serving."""
-    return msgspec.structs.replace(state or RobotsState(), asked_ms=now_ms)
-
-
 def after_answer(
     state: RobotsState, answer: RobotsAnswer, now_ms: int, retry_after_ms: int | None = None, *, unchanged: bool = False
 ) -> RobotsState:
@@ -146,7 +140,6 @@ def after_answer(
         expires_ms=now_ms + _ttl_ms(answer.max_age_ms),
         digest=digest(answer.rules) if parsed else b"",
         crawl_delay_ms=answer.crawl_delay_ms if parsed else None,
-        asked_ms=state.asked_ms,
     )
 
 
@@ -159,6 +152,16 @@ def usable(state: RobotsState, now_ms: int) -> Use:
     if state.copy is not None and now_ms < state.fetched_ms + policy.ROBOTS_TTL_MS:
         return _use(state.copy)
     return "disallow_all"
+
+
+def changes_at_ms(state: RobotsState, now_ms: int) -> int:
+    """The first instant after `now_ms` at which `usable` may say something else; `now_ms` when only an answer can."""
+    instants = [state.expires_ms] if state.copy is not None else []
+    if state.failures:
+        instants.append(state.next_try_ms)
+        if state.copy is not None:
+            instants.append(state.fetched_ms + policy.ROBOTS_TTL_MS)
+    return min((instant for instant in instants if instant > now_ms), default=now_ms)
 
 
 def digest(rules: bytes) -> bytes:
