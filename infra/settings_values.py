@@ -9,8 +9,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from streams.core.failures import UsageError
 
-class SettingsError(Exception):
+
+class SettingsError(UsageError):
     """A value that is no setting, in one line for a person. `where` is the file and key, the variable or the flag."""
 
     def __init__(self, where: str, problem: str, *, needed: str = "", came: object = None, remedy: str = "") -> None:

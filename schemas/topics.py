@@ -1,0 +1,178 @@
+"""The topics as data: what each carries, by which key, in how many partitions, for how long, from whom to whom.
+
+A value is a batch of up to some hundreds of records of one partition, in Avro's single-object encoding
+(`schemas.codec`); index-events are JSON, one a message. Our producers name the partition themselves: librdkafka's
+default partitioner disagrees with Kafka's on nearly every key.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from schemas import records
+
+PARTITIONS = 1_024  # fixed when the topics are provisioned: another number sends hosts to other owners
+PARTITIONS_SMALL = 4  # for tests and single machines
+_DAY_MS = 86_400_000
+
+
+class Group(enum.Enum):
+    """A consumer group, which is also a Faust app: adding parsers never rebalances owners."""
+
+    OWNER = "owner"
+    FETCH = "fetch"  # with store in the same process
+    PARSE = "parse"
+    ROUTE = "route"  # link router and index
+    SINK = "sink"  # Kafka Connect
+    OPERATOR = "operator"  # people: list, show, requeue
+
+
+class Cleanup(enum.Enum):
+    """Kafka's cleanup.policy."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """One topic. `retention_ms` None keeps records for ever (what compaction leaves of them)."""
+
+    name: str
+    key: str  # the field of the record that names the partition
+    record: type[msgspec.Struct] | None  # None: the value is empty
+    producers: tuple[str, ...]  # stages by name, or others
+    group: Group  # the one group that reads it
+    partitions: int = PARTITIONS
+    cleanup: Cleanup = Cleanup.DELETE
+    retention_ms: int | None = 7 * _DAY_MS
+    foreign_json: bool = False  # a reader also takes other people's plain JSON and a registry's framing
+    batched: bool = True
+
+
+TOPICS = {
+    topic.name: topic
+    for topic in (
+        Topic(
+            name="discovered-urls",
+            key="host_key",
+            record=records.DiscoveredUrl,
+            producers=("seed producer", "sitemap producer", "route", "admit", "complete"),
+            group=Group.OWNER,
+            foreign_json=True,
+        ),
+        Topic(
+            name="fetch-leases",
+            key="host_key",
+            record=records.FetchLease,
+            producers=("frontier",),
+            group=Group.FETCH,
+            retention_ms=_DAY_MS,  # a lease lives minutes; older ones are never started
+        ),
+        Topic(
+            name="fetch-results",
+            key="host_key",
+            record=records.FetchResult,
+            producers=("fetch",),
+            group=Group.OWNER,
+        ),
+        Topic(
+            name="stored-results",
+            key="host_key",
+            record=records.StoredResult,
+            producers=("store",),
+            group=Group.OWNER,
+        ),
+        Topic(
+            name="parse-tasks",
+            key="host_key",
+            record=records.ParseTask,
+            producers=("complete", "replay"),
+            group=Group.PARSE,
+        ),
+        Topic(
+            name="parsed-pages",
+            key="host_key",
+            record=records.ParsedPage,
+            producers=("parse",),
+            group=Group.ROUTE,
+        ),
+        Topic(
+            name="index-events",
+            key="url_id",
+            record=records.IndexEvent,
+            producers=("index",),
+            group=Group.SINK,
+            batched=False,  # one document a message; a null value deletes
+        ),
+        Topic(
+            name="host-policies",
+            key="host_key",  # "*" is written to every partition
+            record=records.HostPolicy,
+            producers=("operator",),
+            group=Group.OWNER,
+            cleanup=Cleanup.COMPACT,
+            retention_ms=None,
+            foreign_json=True,
+            batched=False,  # compaction keeps the last value of a key, so a value is one host's
+        ),
+        Topic(
+            name="owner-messages",
+            key="to_key",
+            record=records.OwnerMessage,
+            producers=("admit", "frontier", "complete"),
+            group=Group.OWNER,
+        ),
+        Topic(
+            name="wake-ups",
+            key="partition",
+            record=None,
+            producers=("timer",),
+            group=Group.OWNER,
+            retention_ms=3_600_000,
+            batched=False,
+        ),
+        Topic(
+            name="dead-letters",
+            key="host_key",
+            record=records.DeadLetter,
+            producers=("admit", "store", "complete", "parse", "route"),
+            group=Group.OPERATOR,
+            retention_ms=30 * _DAY_MS,
+        ),
+    )
+}
+
+
+def partition_for(host_key: str, partitions: int) -> int:
+    """The partition of a key, as Kafka's Java producer chooses it: murmur2 of the UTF-8, sign dropped, modulo."""
+    assert partitions > 0
+    return (murmur2(host_key.encode()) & 0x7FFF_FFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit MurmurHash2 (`org.apache.kafka.common.utils.Utils.murmur2`), as an unsigned number.
+
+    Austin Appleby's function with seed 0x9747b28c, little-endian words of four bytes, the rest mixed in at the end.
+    """
+    multiplier, mask = 0x5BD1E995, 0xFFFF_FFFF
+    length = len(data)
+    whole = length & ~3
+    digest = 0x9747B28C ^ length
+    for word in memoryview(data)[:whole].cast("I") if _LITTLE_ENDIAN else _words(data[:whole]):
+        word = word * multiplier & mask
+        word = (word ^ word >> 24) * multiplier & mask
+        digest = digest * multiplier & mask ^ word
+    rest = data[whole:]
+    if rest:
+        digest = (digest ^ int.from_bytes(rest, "little")) * multiplier & mask
+    digest = (digest ^ digest >> 13) * multiplier & mask
+    return digest ^ digest >> 15
+
+
+def _words(data: bytes) -> list[int]:
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+
+
+_LITTLE_ENDIAN = memoryview(b"\1\0\0\0").cast("I")[0] == 1
