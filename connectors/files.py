@@ -12,9 +12,16 @@ import os
 from collections.abc import Iterator
 from typing import Protocol
 
+from streams.core.failures import EXIT_FAILED, CrawlError
 
-class StoreFailed(Exception):
+TEMPORARY = ".tmp"  # ends the name of a file that is not whole yet; whoever finds one may remove it
+
+
+class StoreFailed(CrawlError):
     """The disk did not do what the store needs. Nothing that was reported durable is lost."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_FAILED)
 
 
 class Files(Protocol):
@@ -138,6 +145,21 @@ _ADVICE = {
     errno.EPERM: "give this user the right to write there",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
+
+
+def replace_file(files: Files, path: str, data: bytes) -> None:
+    """The whole file or none, durably: a temporary beside it, synced, renamed over it, its folder synced. OSError."""
+    temporary = path + TEMPORARY
+    with contextlib.suppress(FileNotFoundError):  # of a run that was killed
+        files.remove(temporary)
+    handle = files.create(temporary)
+    try:
+        files.append(handle, data)
+        files.sync(handle)
+    finally:
+        files.close(handle)
+    files.rename(temporary, path)
+    files.sync_folder(os.path.dirname(path))
 
 
 def store_failed(who: str, needed: str, error: OSError) -> StoreFailed:

@@ -274,3 +274,32 @@ class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
     record: bytes  # as it came
     url_id: bytes = b""
     status: int = 0
+
+
+class FetchLogRow(msgspec.Struct, frozen=True, array_like=True):
+    """One closed lease, as the audit keeps it: what was asked of whom, under which policy, and what came."""
+
+    started_ms: int
+    finished_ms: int
+    url: str
+    host_key: str
+    kind: Kind
+    outcome: Outcome
+    lease_id: bytes
+    url_version: int
+    attempt: int
+    policy_version: int
+    owner_epoch: int
+    delay_ms: int  # between requests of the host, under which the lease was granted
+    status: int = 0  # HTTP status, 0 when no answer came
+    error: str = ""
+    address: str = ""
+    wire_bytes: int = 0  # as received
+    body_bytes: int = 0  # after decoding
+    content_type: str | None = None
+    content_hash: bytes = b""  # SHA-256 of the body that was stored, else empty
+    body: BodyRef | None = None  # the visit's record
+    duplicate: bool = False  # `body` is a revisit: the same bytes lay stored already
+    redirect_target: str | None = None
+    retry_after_ms: int | None = None
+    robots: RobotsDecision | None = None  # kind ROBOTS: what the answer means

