@@ -96,6 +96,12 @@ def encoding_of(data: bytes | bytearray, content_type: str | None) -> tuple[str,
     return codec_name, 0
 
 
+def whole_end(data: bytes | bytearray) -> int:
+    """Where a cut document must end so that no text is taken for whole that the cut has shortened."""
+    last = data.rfind(b">") + 1
+    return len(data) if last == 0 or data.find(b"<", last) >= 0 else last
+
+
 def utf8_chunks(data: bytes | bytearray, codec: str, start: int, *, strict: bool) -> Iterator[bytes]:
     """`data` from `start` as UTF-8 in pieces. UTF-8 passes as it is when `strict`, else with what is none replaced."""
     view = memoryview(data)

@@ -16,11 +16,19 @@ import msgspec
 
 from schemas.records import SitemapEntry
 from streams.core.policy import ParseLimits
-from streams.core.rules.sitemap_bytes import CHUNK_BYTES, Inflated, encoding_of, inflate, repaired, utf8_chunks
+from streams.core.rules.sitemap_bytes import (
+    CHUNK_BYTES,
+    Inflated,
+    encoding_of,
+    inflate,
+    repaired,
+    utf8_chunks,
+    whole_end,
+)
 from streams.core.rules.sitemap_xml import PROLOG_BYTES_MAX, Entry, read_entries, root_of, type_of
 from streams.core.rules.urls import Resolver, host_key
 
-DECODE_RATIO_MAX = 200  # a body over the size limit that unpacks to more than this many times itself is an attack
+DECODE_RATIO_MAX = 500  # over the size limit and this well packed: an attack. Deflate's most is 1,032, padding's 250
 LINE_BYTES_MAX = 8_192  # of a text sitemap; longer lines are no URL
 BAD_LINES_MAX = 1_000  # a text without any URL is given up after as many lines
 _ROOT_NEAR = re.compile(rb"<\?xml\s|<(?:\w{1,32}:)?(?:urlset|sitemapindex|rss|feed|RDF)[\s>]")
@@ -80,6 +88,12 @@ def read(
         skipped = junk.start()
     root, error = root_of(head[skipped:])
     kind = type_of(root)
+    if kind is None and not error and root != "html":
+        junk = _ROOT_NEAR.search(head, skipped, skipped + _JUNK_BYTES_MAX)
+        if junk is not None:  # a script's warnings in HTML
+            skipped = junk.start()
+            root, error = root_of(head[skipped:])
+            kind = type_of(root)
     if error:
         return Sitemap("refused", errors=(*content.errors, error))
     if kind is None:
@@ -109,7 +123,10 @@ class _Plan(msgspec.Struct, frozen=True):
     def chunks(self, *, strict: bool) -> Iterator[bytes]:
         """The document as UTF-8, without what stands before it."""
         skip = self.skipped
-        for chunk in utf8_chunks(self.content.data, self.codec, self.start, strict=strict):
+        data = self.content.data
+        if not strict and not self.codec.startswith(("utf-16", "utf-32")):
+            data = data[: whole_end(data)]
+        for chunk in utf8_chunks(data, self.codec, self.start, strict=strict):
             if skip < len(chunk):
                 yield chunk[skip:]
             skip = max(0, skip - len(chunk))
