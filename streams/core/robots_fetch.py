@@ -15,7 +15,7 @@ host that asked keeps one `RobotsState` and moves it with `after_answer`. Before
 | 304                                                      | DISALLOW_ALL | `unchanged=True` renews a copy        |
 | 429                                                      | DISALLOW_ALL | a site in trouble: back off           |
 | other 4xx                                                | ALLOW_ALL    |                                       |
-| 5xx, other numbers, any failure, 206 with a part         | DISALLOW_ALL | asked again                           |
+| 5xx, other numbers, failure, 206 with a part             | DISALLOW_ALL | asked again                           |
 
 `RobotsState` after each answer; *copy* is the last good one (PARSE_RULES or ALLOW_ALL):
 
@@ -89,12 +89,13 @@ def decide(
     - `status`: 0 when no answer came. `failure`: the result's error code when the exchange failed on the way (names,
       connect, TLS, timeouts, reset, empty reply, incomplete or undecodable body, refused address); "" when it is whole.
       An HTTP status is no failure: leave `failure` empty for 404 or 503.
+      Of 3xx and 4xx the head says all: a failure in their body changes nothing.
     - `headers`: the lines as received, names in any case. `body`: decoded.
     - `truncated`: the fetcher stopped reading at `robots_bytes_max`; that is no failure, but the last line is cut.
     - `request_url`: of this very request, normal form. `hops_so_far`: `lease.redirect_hops`, 0 for /robots.txt itself.
     - `product_token`: our own name, `Headrace`; what follows a "/" is ignored.
     """
-    if failure:
+    if failure and not 300 <= status < 500:  # those mean the same whatever became of their body
         return _DISALLOW, None
     fields = _fields(headers)
     if 200 <= status < 300:
