@@ -41,6 +41,23 @@ class Parser(argparse.ArgumentParser):
             self._refuse(strangers[0])
         return arguments
 
+    def format_usage(self) -> str:
+        words = [action for action in self._actions if not action.option_strings]
+        formatter = self._get_formatter()
+        formatter.add_usage(None, words, self._mutually_exclusive_groups)
+        return formatter.format_help().rstrip("\n") + " [options]\n"
+
+    def format_help(self) -> str:
+        """The words first, then the options; argparse's own usage line would name all of them twice."""
+        formatter = self._get_formatter()
+        formatter.add_text(self.description)
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return self.format_usage() + "\n" + formatter.format_help()
+
     def error(self, message: str) -> NoReturn:
         message = re.sub(r"^argument ([^:]+): ", lambda match: f"{match.group(1).split('/')[-1]}: ", message)
         raise UsageError(f"{message}; {self.prog} --help shows the options")

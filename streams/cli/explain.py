@@ -1,0 +1,51 @@
+"""`headrace explain`: why a URL or a host is, or is not, being fetched."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from streams.cli.seeds import url_of
+from streams.cli.shell import Shell
+from streams.cli.words import printable
+from streams.core.failures import EXIT_DONE, UsageError
+
+EXAMPLES = """
+  headrace explain news https://example.org/a     robots rule, budget, backoff, trap, when it is next
+  headrace explain news example.org               the host: its delay, queue and robots.txt
+  headrace explain news https://example.org/a --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dir", type=Path, metavar="DIR", help="the crawl's folder")
+    parser.add_argument("what", metavar="URL|HOST", help="a URL, or a host by its name")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace, shell: Shell) -> int:
+    what = arguments.what.strip()
+    if "/" in what:
+        url, problem = url_of(what)
+        if url is None:
+            raise UsageError(problem)
+        what = url
+    elif not what:
+        raise UsageError("explain: needed a URL or a host, came nothing")
+    reader = shell.backend.open_reader(arguments.dir)
+    try:
+        rows = reader.explain(what, shell.now_ms())
+    finally:
+        reader.close()
+    if arguments.json:
+        shell.print(msgspec.json.encode({"what": what, "because": [list(row) for row in rows]}).decode())
+        return EXIT_DONE
+    shell.print(what)
+    width = max((len(label) for label, _ in rows), default=0)
+    for label, sentence in rows:
+        shell.print(f"  {label:<{width}}  {printable(sentence)}")
+    if not rows:
+        shell.print("  nothing is known of it in this crawl")
+    return EXIT_DONE

@@ -1,0 +1,111 @@
+"""`headrace status`: how a crawl stands, read from its folder, also while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from streams.cli.shell import Shell
+from streams.cli.words import count, printable, rate, size, span
+from streams.core.failures import EXIT_DONE
+from streams.core.progress import Counts, Progress, State
+
+EXAMPLES = """
+  headrace status news
+  headrace status news --watch       again and again, until the run ends
+  headrace status news --json        for a script: {"counts": {...}, "progress": {...} or null}
+"""
+
+WATCH_S = 2.0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What `--json` prints. `progress` is null when no run holds the folder."""
+
+    out: str
+    counts: Counts
+    progress: Progress | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dir", type=Path, metavar="DIR", help="the crawl's folder")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--watch", action="store_true", help="every two seconds, until the run ends")
+
+
+def run(arguments: argparse.Namespace, shell: Shell) -> int:
+    pause = threading.Event()
+    watch(arguments, shell, lambda: pause.wait(WATCH_S))
+    return EXIT_DONE
+
+
+def watch(arguments: argparse.Namespace, shell: Shell, pause: Callable[[], object]) -> None:
+    """Look once, or with `--watch` until the run ends; `pause` is called between two looks."""
+    while True:
+        status = _look(arguments.dir, shell)
+        if arguments.json:
+            shell.print(msgspec.json.encode(status).decode())
+        else:
+            for line in lines(status):
+                shell.print(line)
+        running = status.progress is not None and status.progress.state is not State.DONE
+        if not arguments.watch or not running:
+            return
+        if not arguments.json:
+            shell.print()
+        shell.out.flush()
+        pause()
+
+
+def _look(out: Path, shell: Shell) -> Status:
+    reader = shell.backend.open_reader(out)
+    try:
+        return Status(str(out), reader.counts(), reader.progress())
+    finally:
+        reader.close()
+
+
+def lines(status: Status) -> Iterator[str]:
+    """For people."""
+    counts, progress = status.counts, status.progress
+    running = progress is not None and progress.state is not State.DONE
+    yield f"{status.out}: {'running' if running else 'not running'}"
+    yield f"  {count(counts.pages, 'page')} stored, {counts.urls_queued:,} queued, {counts.urls_known:,} known"
+    yield f"  {count(counts.hosts_known, 'host')}"
+    for number, words in (
+        (counts.robots_denied, "denied by robots.txt"),
+        (counts.paused_patterns, "URL patterns paused as traps"),
+        (counts.dead_letters, "given up (dead letters)"),
+    ):
+        if number:
+            yield f"  {number:,} {words}"
+    if counts.statuses:
+        ordered = sorted(counts.statuses.items(), key=lambda item: (-item[1], item[0]))
+        yield "  by state: " + ", ".join(f"{number:,} {printable(name)}" for name, number in ordered)
+    if progress is not None and running:
+        yield from _running(progress)
+    elif counts.urls_queued:
+        yield f"  go on with: headrace crawl --out {status.out}"
+
+
+def _running(progress: Progress) -> Iterator[str]:
+    yield (
+        f"  this run: {span(progress.elapsed_ms)}, {count(progress.pages, 'page')} ({rate(progress.pages_per_s)}),"
+        f" {size(progress.wire_bytes)}"
+    )
+    yield (
+        f"  hosts: {progress.hosts_ready:,} ready, {progress.hosts_waiting:,} waiting,"
+        f" {progress.hosts_backing_off:,} backing off; {progress.in_flight:,} in flight,"
+        f" {progress.store_backlog:,} to store, {progress.parse_backlog:,} to parse"
+    )
+    if progress.errors_by_kind:
+        ordered = sorted(progress.errors_by_kind.items(), key=lambda item: (-item[1], item[0]))
+        yield "  errors: " + ", ".join(f"{printable(kind)} {number:,}" for kind, number in ordered)
+    for host in progress.slowest_hosts:
+        yield f"  slow: {host.host_key} {span(host.mean_ms)}, {host.queued:,} queued"
+    for warning in progress.warnings:
+        yield f"  warning: {printable(warning)}"
