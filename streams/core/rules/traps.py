@@ -97,7 +97,7 @@ class TemplateCounts(msgspec.Struct):
 
         Whether a URL is in the sample is a matter of its `url_id` alone: found again, it is judged the same.
         """
-        key = xxh3_64_intdigest(template)  # a site that makes two of its templates collide harms only itself
+        key = xxh3_64_intdigest(template.encode())  # a site that makes two of its templates collide harms only itself
         seen = self.urls.get(key, 0)
         if seen >= limits.endless_template_urls_max or seen >= limits.template_urls_max:
             endless = is_endless(template)
