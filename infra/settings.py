@@ -32,7 +32,7 @@ from infra.settings_values import (
     user_agent_parts,
 )
 from infra.units import Unit
-from streams.core.policy import ROBOTS_BYTES_MAX, FetchLimits, ParseLimits, Politeness
+from streams.core.policy import ROBOTS_BYTES_MAX, FetchLimits, ParseLimits, Politeness, TrapLimits
 
 __all__ = [
     "Crawl",
@@ -142,7 +142,7 @@ class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.TEXT
-    progress_ms: int = 1_000  # between two progress lines where there is no terminal
+    progress_ms: int = 5_000  # between two progress lines where there is no terminal
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,6 +152,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     politeness: Politeness = Politeness()
     fetch: Fetch = Fetch()
     parse: Parse = Parse()
+    traps: TrapLimits = TrapLimits()
     store: Store = Store()
     dns: Dns = Dns()
     log: Log = Log()
@@ -319,7 +320,7 @@ def _read_number(row: Row, bare: Unit | None, one: Given) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         count = value if bare is None else units.parse(str(value), row.unit, bare=bare)
     if count is None:
-        raise SettingsError(one.where, "not a number", needed=units.needed(row.unit), came=value)
+        raise SettingsError(one.where, "not a number", needed=units.needed(bare or row.unit), came=value)
     least, most = _RANGES.get(row.name, (1, NUMBER_MAX))
     if not least <= count <= most:
         needed = f"at least {units.show(least, row.unit)}" if count < least else f"at most {units.show(most, row.unit)}"
