@@ -184,6 +184,23 @@ class SitemapEntry(msgspec.Struct, frozen=True, array_like=True):
     is_sitemap: bool = False
 
 
+class HeadLink(msgspec.Struct, frozen=True, array_like=True):
+    """A `<link>` to another page: the next one, a translation (`hreflang`), another form (`media`, `type`)."""
+
+    url: str
+    rel: tuple[str, ...]  # lower case, document order
+    hreflang: str = ""
+    media: str = ""
+    type: str = ""
+
+
+class Refresh(msgspec.Struct, frozen=True, array_like=True):
+    """A declarative refresh: the page asks to be replaced by `url` (its own for a mere reload) after a while."""
+
+    delay_s: int
+    url: str
+
+
 class ParsedPage(msgspec.Struct, frozen=True, array_like=True):
     """What parsing one body gave. A failure is a value: `error` says it, everything else is empty."""
 
@@ -209,6 +226,13 @@ class ParsedPage(msgspec.Struct, frozen=True, array_like=True):
     text: BodyRef | None = None  # the conversion record, once stored
     part: int = 0  # split so that no message exceeds 900 KB; parts 0 .. parts-1
     parts: int = 1
+    base_url: str = ""  # what links were resolved against; empty when nothing was parsed
+    canonical_element: str | None = None  # the page's own word; `canonical` also weighs the Link header
+    canonical_header: str | None = None
+    refresh: Refresh | None = None
+    head_links: tuple[HeadLink, ...] = ()  # document order
+    feeds: tuple[str, ...] = ()  # document order
+    resources: tuple[str, ...] = ()  # images, scripts, ...; only when asked for
 
 
 class HostPolicy(msgspec.Struct, frozen=True):
