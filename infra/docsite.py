@@ -1,7 +1,7 @@
 """The real site that the end-to-end tests crawl: Debian's HTML documentation of PostgreSQL 15, about 1,170 pages.
 
-`find()` says where it lies. `python -m infra.docsite` fetches it when it lies nowhere, into the checkout's `build/`, as
-any user and without installing anything: apt downloads the package with lists of its own, and dpkg-deb unpacks it there.
+`find()` says where it lies. `python -m infra.docsite` fetches it when it lies nowhere, into the folder `build`, as any
+user and without installing anything: apt downloads the package with lists of its own, and dpkg-deb unpacks it there.
 (An installed package is not enough on every machine: container images tell dpkg to leave out /usr/share/doc.)
 """
 
