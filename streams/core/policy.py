@@ -61,6 +61,8 @@ RECORD_HEADER_BYTES_MAX = 16 * 1024  # of a WARC header: three URLs and some lin
 RECORD_BYTES_MAX = 80 * 1024 * 1024  # unpacked: the largest body (FetchLimits) and its headers, with room
 FETCH_LOG_ROWS_MAX = 20_000  # of one Parquet file of the fetch log, and of what waits for one
 EXPORT_ROWS_MAX = 20_000  # rows of an export in memory at once
+EXPORT_SORT_BYTES_MAX = 64 * 1024 * 1024  # lines of an index sorted in memory; more go through files
+EXPORT_RUNS_MAX = 100  # sorted files merged at once
 
 # --- revisit ------------------------------------------------------------------------------------------------------
 REVISIT_MS_MIN = DAY_MS
