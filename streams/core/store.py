@@ -260,10 +260,11 @@ def read_record(member: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> Record |
         return BadRecord("the gzip member is cut")
     if unpacker.unused_data:
         return BadRecord(f"{len(unpacker.unused_data)} bytes follow the gzip member")
-    return _split_record(data)
+    return unpacked_record(data)
 
 
-def _split_record(data: bytes) -> Record | BadRecord:
+def unpacked_record(data: bytes) -> Record | BadRecord:
+    """One record from what its gzip member unpacked to."""
     head_end = data.find(b"\r\n\r\n", 0, RECORD_HEADER_BYTES_MAX)
     if not data.startswith(b"WARC/1.") or head_end < 0:
         return BadRecord("no WARC header")
