@@ -91,7 +91,8 @@ def decide(
       An HTTP status is no failure: leave `failure` empty for 404 or 503.
       Of 3xx and 4xx the head says all: a failure in their body changes nothing.
     - `headers`: the lines as received, names in any case. `body`: decoded.
-    - `truncated`: the fetcher stopped reading at `robots_bytes_max`; that is no failure, but the last line is cut.
+    - `truncated`: the fetcher stopped reading at its limit; that is no failure, but the last line may be cut. With one
+      octet more than ROBOTS_BYTES_MAX in hand it can be told whether it was.
     - `request_url`: of this very request, normal form. `hops_so_far`: `lease.redirect_hops`, 0 for /robots.txt itself.
     - `product_token`: our own name, `Headrace`; what follows a "/" is ignored.
     """

@@ -210,15 +210,14 @@ def _received(body: bytes, encode: list[str], headers: tuple[tuple[bytes, bytes]
         return b"", False, error
     decoder = BodyDecoder(
         named,
-        decoded_max=LIMITS.robots_bytes_max,
+        decoded_max=LIMITS.body_bytes_max,
         wire_max=LIMITS.wire_bytes_max,
         ratio_max=LIMITS.decode_ratio_max,
+        cut_bytes=LIMITS.robots_bytes_max + 1,
     )
     decoder.feed(body)
     decoder.finish()
-    if decoder.error == "too_large":
-        return decoder.body(LIMITS.robots_bytes_max), True, ""
-    return decoder.body(), False, decoder.error
+    return decoder.take(), decoder.full, decoder.error
 
 
 def _encoded(body: bytes, coding: str) -> bytes:

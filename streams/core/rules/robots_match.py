@@ -141,7 +141,8 @@ def canonical_path(url: str) -> str:
     """Path and query of an absolute URL in canonical form; "/" when it has none."""
     slash = url.find("/", 8)  # behind http:// and at least one character of the host
     path = url[slash:] if slash > 0 else ""
-    if not path or _NOT_PLAIN.search(path) or "?" in url[8:slash]:
+    host = url[8:slash]
+    if not path or _NOT_PLAIN.search(path) or "?" in host or "#" in host:
         return _canonical_path_of_any(url)
     return path
 
