@@ -22,11 +22,14 @@ PATH_SEGMENT_REPEATS_MAX = 4  # /a/b/a/b/a/b/... : the same segment this often i
 QUERY_PARAMETERS_MAX = 30
 SCOPE_PATTERNS_MAX = 256  # include and exclude patterns of one crawl, each
 SCOPE_PATTERN_CHARS_MAX = 1_000
+TEMPLATES_UNSAVED_MAX = 64  # URLs counted and not yet durable
 TEMPLATES_MAX = 256  # URL templates counted a host
 TEMPLATE_CHARS_MAX = 200  # of a paused template as it is shown
 
 # --- robots.txt (RFC 9309) ----------------------------------------------------------------------------------------
 ROBOTS_BYTES_MAX = 500 * 1024  # 2.5: at least 500 KiB are parsed; the rest is ignored
+ROBOTS_HOP_MS_MAX = 10 * MINUTE_MS  # another host's answer is waited for; then /robots.txt is asked anew
+HOPS_QUEUED_MAX = 64  # robots hops of other hosts that wait at one host
 ROBOTS_TTL_MS = DAY_MS  # 2.4: no copy serves for longer
 ROBOTS_TTL_MS_MIN = 5 * MINUTE_MS  # Cache-Control shortens no further: a site that says 0 is not asked before each page
 ROBOTS_RETRY_MS = HOUR_MS  # between tries once RETRY_DELAYS_MS are used up
@@ -39,6 +42,9 @@ RETRY_DELAYS_MS = (30 * SECOND_MS, 2 * MINUTE_MS, 5 * MINUTE_MS, 15 * MINUTE_MS,
 RETRY_AFTER_MS_MAX = DAY_MS
 BACKOFF_BASE_MS = 5 * SECOND_MS  # 429 and 503 without Retry-After: full jitter below base * 2**n, at least the base
 BACKOFF_MS_MAX = HOUR_MS
+TROUBLE_AFTER_FAILURES = 3  # consecutive failures other than 429 and 503
+TROUBLED_RETRIES_MAX = 10  # of one URL answered by 429 or 503
+TROUBLED_DELAY_MS_MIN = 250  # a host in trouble is never asked faster than this, whatever the delay
 CLOCK_SKEW_MS_MAX = 2 * SECOND_MS  # between workers; a token comes back this long after a lease's expiry
 LEASE_START_MS_MAX = 60 * SECOND_MS  # from grant to start_by
 STORE_DEADLINE_MS = 10 * MINUTE_MS  # a lease in *storing* is closed and its URL leased again after this
@@ -51,7 +57,12 @@ ACTIVE_HOSTS_MAX = 100_000  # host states in memory
 
 # --- batches and queues -------------------------------------------------------------------------------------------
 GROUP_MS_MAX = 50  # a group commit waits no longer
+GROUP_MS_MIN = 5  # between two groups while busy: fewer, fuller groups cost less
 GROUP_EVENTS_MAX = 512
+HEARTBEAT_MS = 500  # an idle runner looks around this often
+PARSE_BACKLOG_MAX = 256  # stored pages that wait for a parser; beyond, nothing is granted
+PARSE_BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of their bodies kept in memory; others are read back
+STORE_BACKLOG_BYTES_MAX = 128 * 1024 * 1024  # bodies fetched and not yet durable; beyond, nothing is granted
 MESSAGE_BYTES_MAX = 900 * 1024
 
 # --- store --------------------------------------------------------------------------------------------------------
@@ -78,7 +89,7 @@ class FetchLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header_lines_max: int = 200
     header_line_bytes_max: int = 16 * 1024
     body_bytes_max: int = 64 * 1024 * 1024  # decoded; a Content-Length above it is refused before the body
-    wire_bytes_max: int = 32 * 1024 * 1024
+    wire_bytes_max: int = 64 * 1024 * 1024  # as received; a page without a coding may use all of body_bytes_max
     decode_ratio_max: int = 200  # decoded bytes per wire byte, looked at from 1 MiB on
     codings_max: int = 2  # layers of Content-Encoding
     connect_ms_max: int = 10 * SECOND_MS
@@ -116,3 +127,25 @@ class TrapLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     template_urls_max: int = 50_000
     endless_template_urls_max: int = 2_000  # templates of dates, sessions and repeated segments: no end by their shape
     sample_every: int = 256  # of a paused template one URL in so many is admitted all the same
+
+
+class CrawlPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds for the whole crawl; the owner grants, admits and completes under it."""
+
+    politeness: Politeness = Politeness()
+    revisit_ms_min: int = REVISIT_MS_MIN
+    revisit_ms_max: int = REVISIT_MS_MAX
+    revisit_share: float = 0.4  # of a host's grants, while it has both new and due known URLs
+    duration_ms_max: int = 2 * MINUTE_MS  # of one fetch, written into its lease
+    depth_max: int | None = None  # links from a seed; None: no limit
+    follow_nofollow: bool = False
+    sitemaps: bool = True  # fetch the sitemaps that robots.txt names
+    traps: TrapLimits = TrapLimits()
+    extractor_version: int = 1
+    lost_leases_max: int = 20  # a URL whose leases never came back this often is given up (a process killer?)
+
+
+class Room(msgspec.Struct, frozen=True):
+    """How many leases the runner can carry now: the least of its free fetchers, store backlog and parse backlog."""
+
+    leases: int

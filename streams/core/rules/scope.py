@@ -70,6 +70,14 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
             return "not_included"
         return None
 
+    def covers_host(self, host_key: str) -> bool:
+        """Whether any URL of the host may belong to the crawl, by the mode alone."""
+        return self._index.covers_host(host_key)
+
+    def with_seeds(self, seeds: Iterable[str]) -> Scope:
+        """The scope that these seeds (normal forms) belong to as well."""
+        return msgspec.structs.replace(self, seeds=tuple(dict.fromkeys((*self.seeds, *seeds))))
+
     @cached_property
     def _index(self) -> _Index:
         return _Index(self)
@@ -95,6 +103,11 @@ class _Index:
                 self._directories = _directories(scope.seeds)
             case ScopeMode.ANY:
                 pass
+
+    def covers_host(self, host_key: str) -> bool:
+        if self._mode is ScopeMode.PREFIX:
+            return _authority(host_key) in self._directories
+        return self.within(host_key + "/", host_key)
 
     def within(self, url: str, host_key: str) -> bool:
         """Whether the mode lets `url` in."""

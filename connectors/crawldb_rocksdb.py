@@ -1,0 +1,214 @@
+"""The crawl's state on one machine: RocksDB, one synced write batch for each group of decisions.
+
+All column families share one log, so a batch is one atomic, durable step: the owner's writes, the position of the
+segments, the content index and the fetch log's journal become visible together or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rocksdict import AccessType, BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
+
+from connectors.files import StoreFailed
+from connectors.ports import StoredContent
+from streams.core.turn import Family, Write
+
+_OWNER_FAMILIES = {
+    Family.URL: "url",
+    Family.QUEUE: "queue",
+    Family.HOST: "host",
+    Family.RULES: "rules",
+    Family.TEMPLATES: "templates",
+    Family.TASK: "task",
+    Family.DEAD: "dead",
+}
+_META, _CONTENT, _LOG = "meta", "content", "log"
+_ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
+
+_BLOCK_CACHE_BYTES = 64 << 20
+_MEMTABLES_BYTES = 96 << 20  # all column families together
+_WAL_BYTES_MAX = 256 << 20
+
+_decode_content = msgspec.msgpack.Decoder(StoredContent).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class CrawlDb:
+    """Reads see the last commit. One thread commits; any may read."""
+
+    def __init__(self, path: Path, *, read_only: bool = False, secondary: Path | None = None) -> None:
+        """`secondary`: a scratch folder for a reader that follows a running crawl. Raises StoreFailed."""
+        access = AccessType.read_write()
+        if secondary is not None:
+            access = AccessType.secondary(str(secondary))
+        elif read_only:
+            access = AccessType.read_only(False)
+        cache = Cache(_BLOCK_CACHE_BYTES)
+        try:
+            self._db: Any = Rdict(
+                str(path),
+                _database_options(create=access_is_write(read_only, secondary)),
+                {name: _family_options(name, cache) for name in _ALL},
+                access,
+            )
+        except Exception as error:  # rocksdict has no narrower class
+            raise StoreFailed(
+                f"crawl state: needed to open {path}, got: {error}; see that the folder is whole and not in use"
+            ) from error
+        self._families: dict[str, Any] = {name: self._db.get_column_family(name) for name in _ALL}
+        self._handles: dict[str, Any] = {name: self._db.get_column_family_handle(name) for name in _ALL}
+        self._by_family = {family: self._families[name] for family, name in _OWNER_FAMILIES.items()}
+        self._handle_of = {family: self._handles[name] for family, name in _OWNER_FAMILIES.items()}
+        self._synced = WriteOptions()
+        self._synced.sync = True
+
+    # --- what the owner reads (streams.core.turn.Reads) ------------------------------------------------------------
+
+    def rows(self, keys: list[bytes]) -> list[bytes | None]:
+        found: list[bytes | None] = self._by_family[Family.URL].get(keys)
+        return found
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        value: bytes | None = self._by_family[family].get(key)
+        return value
+
+    def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
+        """Tails of one class that follow `after`, in order."""
+        prefix = host_id + bytes((queue,))
+        width = len(host_id)
+        entries = self._by_family[Family.QUEUE].iter()
+        entries.seek(host_id + after + b"\0" if after else prefix)
+        found: list[bytes] = []
+        while len(found) < entries_max and entries.valid():
+            key: bytes = entries.key()
+            if not key.startswith(prefix):
+                break
+            found.append(key[width:])
+            entries.next()
+        return found
+
+    def hosts(self) -> Iterator[tuple[bytes, bytes]]:
+        return self.scan(Family.HOST)
+
+    def tasks(self) -> Iterator[tuple[bytes, bytes]]:
+        return self.scan(Family.TASK)
+
+    def scan(self, family: Family, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """(key, value) of all keys with the prefix, in order, as of the first one's reading."""
+        entries = self._by_family[family].iter()
+        if prefix:
+            entries.seek(prefix)
+        else:
+            entries.seek_to_first()
+        while entries.valid():
+            key: bytes = entries.key()
+            if not key.startswith(prefix):
+                return
+            yield key, entries.value()
+            entries.next()
+
+    # --- what the shell keeps beside it ----------------------------------------------------------------------------
+
+    def meta(self, key: str) -> bytes | None:
+        value: bytes | None = self._families[_META].get(key.encode())
+        return value
+
+    def content(self, content_hash: bytes) -> StoredContent | None:
+        raw = self._families[_CONTENT].get(content_hash)
+        return None if raw is None else _decode_content(raw)
+
+    def log_rows(self) -> Iterator[tuple[int, bytes]]:
+        """The fetch log's journal: (sequence, row), in order."""
+        entries = self._families[_LOG].iter()
+        entries.seek_to_first()
+        while entries.valid():
+            yield int.from_bytes(entries.key(), "big"), entries.value()
+            entries.next()
+
+    def commit(
+        self,
+        writes: Sequence[Write] = (),
+        *,
+        meta: dict[str, bytes] | None = None,
+        content: dict[bytes, StoredContent] | None = None,
+        log: Sequence[tuple[int, bytes]] = (),
+        log_end: int | None = None,
+    ) -> None:
+        """One atomic, synced step. `log_end`: rows below this sequence lie in Parquet now and are forgotten here."""
+        batch: Any = WriteBatch(raw_mode=True)
+        handles = self._handle_of
+        put, delete = batch.put, batch.delete
+        for family, key, value in writes:
+            if value is None:
+                delete(key, handles[family])
+            else:
+                put(key, value, handles[family])
+        for name, stored in (content or {}).items():
+            put(name, _encode(stored), self._handles[_CONTENT])
+        for sequence, row in log:
+            put(sequence.to_bytes(8, "big"), row, self._handles[_LOG])
+        if log_end is not None:
+            batch.delete_range(b"\0" * 8, log_end.to_bytes(8, "big"), self._handles[_LOG])
+        for label, data in (meta or {}).items():
+            put(label.encode(), data, self._handles[_META])
+        try:
+            self._db.write(batch, self._synced)
+        except Exception as error:  # rocksdict has no narrower class
+            raise StoreFailed(
+                f"crawl state: needed to commit {len(writes)} writes, got: {error}; "
+                "free room on the disk, then run the same command again: nothing that was committed is lost"
+            ) from error
+
+    def catch_up(self) -> None:
+        """A secondary sees what was committed until now."""
+        self._db.try_catch_up_with_primary()
+
+    def disk_bytes(self) -> int:
+        with contextlib.suppress(OSError):
+            return sum(entry.stat().st_size for entry in os.scandir(self._db.path()))
+        return 0
+
+    def close(self) -> None:
+        self._families.clear()
+        self._by_family.clear()
+        self._db.close()
+
+
+def access_is_write(read_only: bool, secondary: Path | None) -> bool:
+    return not read_only and secondary is None
+
+
+def _database_options(*, create: bool) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(create)
+    options.create_missing_column_families(create)
+    options.set_db_write_buffer_size(_MEMTABLES_BYTES)
+    options.set_max_total_wal_size(_WAL_BYTES_MAX)
+    options.set_max_open_files(512)
+    options.set_keep_log_file_num(2)
+    options.set_max_background_jobs(2)
+    options.set_bytes_per_sync(1 << 20)
+    return options
+
+
+def _family_options(name: str, cache: Cache) -> Options:
+    options = Options(raw_mode=True)
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(16 << 10)
+    table.set_cache_index_and_filter_blocks(True)
+    if name in ("url", "content"):
+        # Most new links are absent: the filter answers "absent" without reading a block, and never anything else.
+        table.set_bloom_filter(10, False)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(32 << 20)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_bottommost_compression_type(DBCompressionType.zstd())
+    options.set_level_compaction_dynamic_level_bytes(True)
+    return options

@@ -1,0 +1,227 @@
+"""ADMIT: discovered URLs become rows and queue entries, or are known, or are refused with a reason.
+
+Seeds, sitemaps, feeds, redirects and links all enter here. The order of the tests is by cost: the memo of links seen
+lately, scope and shape, then one sorted multi-get for all that is left of one host's links, and only for what is new
+the count of its template.
+
+Two known URLs are not quite the same: one found again nearer to a seed gets the smaller depth, for what lies within a
+depth limit must not depend on the order of discovery; one that a sitemap calls newer than our copy is due at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from schemas.records import DiscoveredUrl, Kind, Source
+from streams.core import policy as bounds
+from streams.core.hosts import count_queued
+from streams.core.policy import CrawlPolicy
+from streams.core.rows import QueueClass, UrlRow, decode_row, place, rank
+from streams.core.rules.scope import Scope
+from streams.core.rules.traps import TemplateCounts, template, url_trap
+from streams.core.rules.urls import host_key, url_id
+from streams.core.tasks import parse_task
+from streams.core.turn import Family, HostSlot, Reads, Turn, bump
+
+
+encode_templates = msgspec.msgpack.Encoder().encode
+decode_templates = msgspec.msgpack.Decoder(TemplateCounts).decode
+
+
+class Memo:
+    """URLs seen lately with the least depth they were seen at: most links of real pages are known already.
+
+    Two generations: when the younger is full it becomes the elder, and the elder is forgotten. It may forget; what it
+    holds is durable or was refused for good.
+    """
+
+    def __init__(self, urls_max: int = bounds.MEMO_URLS_MAX) -> None:
+        self._urls_max = urls_max
+        self._young: dict[str, int] = {}
+        self._old: dict[str, int] = {}
+
+    def knows(self, url: str, depth: int) -> bool:
+        """True when the URL needs no further look at this depth; else it is noted as seen."""
+        seen = self._young.get(url)
+        if seen is not None and seen <= depth:
+            return True
+        elder = self._old.get(url) if seen is None else None
+        if len(self._young) >= self._urls_max:
+            self._old, self._young = self._young, {}
+        if elder is not None and elder <= depth:
+            self._young[url] = elder
+            return True
+        self._young[url] = depth
+        return False
+
+    def forget(self) -> None:
+        """After a turn that was not committed."""
+        self._young, self._old = {}, {}
+
+
+class Admission:
+    """Admits the URLs of one host at a time."""
+
+    def __init__(self, reads: Reads, policy: CrawlPolicy, scope: Scope, memo: Memo) -> None:
+        self.scope = scope
+        self._reads = reads
+        self._policy = policy
+        self._memo = memo
+
+    def admit(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> None:
+        """Admit URLs of the slot's host, in order. A URL twice in the batch is admitted once."""
+        wanted: list[tuple[bytes, DiscoveredUrl]] = []
+        memo, counts = self._memo, turn.counts
+        for found in batch:
+            special = found.source is Source.SEED or found.lastmod_ms is not None
+            if memo.knows(found.url, found.depth) and not special:
+                counts.known += 1
+                continue
+            reason = self._refusal(found)
+            if reason is not None:
+                bump(counts.refused, reason)
+                continue
+            wanted.append((slot.host_id + url_id(found.url), found))
+        if not wanted:
+            return
+        self._read(turn, [key for key, _ in wanted])
+        for key, found in wanted:
+            row = turn.rows[key]
+            if row is None:
+                self._admit_new(turn, slot, key, found)
+            elif row.url != found.url:
+                # Two URLs with one id: by 128 bits of BLAKE2b this does not happen; if it does, the first one stands.
+                bump(counts.refused, "id_collision")
+            else:
+                counts.known += 1
+                self._meet_again(turn, slot, key, row, found)
+
+    def refusal(self, found: DiscoveredUrl) -> str | None:
+        """Why a URL would not be admitted whatever is known, for `explain`; None when nothing stands against it."""
+        return self._refusal(found)
+
+    def _refusal(self, found: DiscoveredUrl) -> str | None:
+        if found.redirect_hops > bounds.REDIRECT_HOPS_MAX:
+            return "too_many_redirects"
+        if found.source is Source.SEED:
+            return None
+        if found.kind is Kind.SITEMAP and found.source is Source.SITEMAP:
+            # Where on its host a sitemap lies, and what it is called, says nothing of the pages that it names.
+            return None if self.scope.covers_host(found.host_key) and self.scope.depth_max != 0 else "out_of_scope"
+        return self.scope.admits(found.url, found.host_key, found.depth) or url_trap(found.url)
+
+    def _read(self, turn: Turn, keys: list[bytes]) -> None:
+        rows = turn.rows
+        missing = sorted({key for key in keys if key not in rows})
+        for key, raw in zip(missing, self._reads.rows(missing), strict=True):
+            rows[key] = None if raw is None else decode_row(raw)
+
+    def _admit_new(self, turn: Turn, slot: HostSlot, key: bytes, found: DiscoveredUrl) -> None:
+        if found.source is not Source.SEED and self._growing_trap(turn, slot, found.url, key[-16:]):
+            slot.state.trap_refused += 1
+            bump(turn.counts.refused, "trap_pattern")
+            turn.touch(slot)
+            return
+        priority = priority_of(found)
+        row = UrlRow(
+            url=found.url,
+            source=found.source,
+            kind=found.kind,
+            depth=found.depth,
+            redirect_hops=found.redirect_hops,
+            parent_id=found.parent_id,
+            priority=priority,
+            discovered_ms=found.discovered_ms,
+            lastmod_ms=found.lastmod_ms,
+        )
+        enqueue(turn, slot, key, row, QueueClass.NEW, 0)
+        slot.state.known += 1
+        turn.counts.admitted += 1
+
+    def _growing_trap(self, turn: Turn, slot: HostSlot, url: str, url_id_: bytes) -> bool:
+        """Count the URL's template. The counts are written once in a while: too low a count errs for the site."""
+        templates = slot.templates
+        if templates is None:
+            raw = self._reads.get(Family.TEMPLATES, slot.host_id)
+            templates = slot.templates = TemplateCounts() if raw is None else decode_templates(raw)
+        paused = len(templates.paused)
+        reason = templates.count(template(url), url_id_, self._policy.traps)
+        slot.templates_unsaved += 1
+        if slot.templates_unsaved >= bounds.TEMPLATES_UNSAVED_MAX or len(templates.paused) != paused:
+            slot.templates_unsaved = 0
+            turn.writes.append((Family.TEMPLATES, slot.host_id, encode_templates(templates)))
+        slot.state.paused_patterns = len(templates.paused)
+        turn.touch(slot)
+        return reason is not None
+
+    def _meet_again(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, found: DiscoveredUrl) -> None:
+        if found.depth < row.depth:
+            row.depth = found.depth
+            turn.put_row(key, row)
+            waits = row.place and row.place[0] == QueueClass.NEW and key[-16:] not in slot.rows
+            if waits:
+                requeue(turn, slot, key, row, QueueClass.NEW, 0)
+            visit = row.visit
+            if self._policy.depth_max is not None and visit is not None and visit.content is not None:
+                # Its links lie nearer now, and some may have come within the limit: the stored body is read again.
+                turn.add_task(key, parse_task(slot.state.host_key, key[-16:], row, visit, self._policy))
+            if visit is not None and visit.redirect_target is not None:
+                turn.found.append(redirect_target(row, key[-16:], visit.redirect_target, turn.now_ms))
+        newer = found.lastmod_ms is not None and row.visit is not None and found.lastmod_ms > row.visit.fetched_ms
+        if newer and row.lastmod_ms != found.lastmod_ms and key[-16:] not in slot.rows:
+            row.lastmod_ms = found.lastmod_ms
+            requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms)
+
+
+def priority_of(found: DiscoveredUrl) -> int:
+    """Page value as far as it is known before the first fetch: what the finder says, seeds first."""
+    if found.source is Source.SEED:
+        return 255
+    if found.kind is Kind.SITEMAP:
+        return max(found.priority_hint, 200)  # it is one fetch and names many
+    return found.priority_hint
+
+
+def redirect_target(row: UrlRow, url_id_: bytes, target: str, now_ms: int) -> DiscoveredUrl:
+    """A redirect's target is a URL of its own host. A seed's target is a seed: it is what the user asked for."""
+    return DiscoveredUrl(
+        url=target,
+        host_key=host_key(target),
+        source=Source.SEED if row.source is Source.SEED else Source.REDIRECT,
+        discovered_ms=now_ms,
+        parent_id=url_id_,
+        depth=row.depth,
+        redirect_hops=row.redirect_hops + 1,
+        priority_hint=row.priority,
+        kind=row.kind,
+    )
+
+
+def enqueue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueClass, due_ms: int) -> None:
+    """Put a row that is in no queue into one, in the window and durably."""
+    assert not row.place
+    row.place = place(queue, due_ms, rank(row.priority, row.depth))
+    tail = row.place + key[-16:]
+    slot.queue.push(tail)
+    turn.writes.append((Family.QUEUE, slot.host_id + tail, b""))
+    turn.put_row(key, row)
+    count_queued(slot.state, queue, 1)
+    turn.touch(slot)
+
+
+def dequeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
+    """Take a row out of its queue, wherever it stands."""
+    if not row.place:
+        return
+    tail = row.place + key[-16:]
+    slot.queue.remove(tail)
+    turn.writes.append((Family.QUEUE, slot.host_id + tail, None))
+    count_queued(slot.state, QueueClass(row.place[0]), -1)
+    row.place = b""
+
+
+def requeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueClass, due_ms: int) -> None:
+    dequeue(turn, slot, key, row)
+    enqueue(turn, slot, key, row, queue, due_ms)

@@ -1,0 +1,95 @@
+"""A host's back queues with only a window in memory.
+
+Entries are *tails*: class ‖ due ‖ rank ‖ url_id (see `streams.core.rows`), so that comparing bytes compares order.
+
+The invariant, for each class: every durable entry at or before `scanned_to` is in the window, in flight, or gone; all
+others come after it. So a new entry belongs in the window exactly if it is not after `scanned_to`, and a refill may
+start there: it never walks again over what was granted before (a hot host's deleted entries would make that slow).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection
+
+from streams.core.policy import WINDOW_URLS_MAX
+from streams.core.rows import PLACE_BYTES, QueueClass
+
+Scan = Callable[[QueueClass, bytes, int], list[bytes]]
+"""(class, after this tail, at most so many) → the durable tails that follow, in order."""
+
+_TO_THE_END = b"\xff" * 32  # after every tail
+
+
+class BackQueue:
+    """One host's three windows. The durable entries change in the same commit as what is said here."""
+
+    __slots__ = ("_fresh", "_gone", "_scanned_to", "_windows")
+
+    def __init__(self, *, empty: bool = False) -> None:
+        """`empty`: the host is new, nothing durable is there to be scanned."""
+        self._windows: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
+        start = _TO_THE_END if empty else b""
+        self._scanned_to = [start, start, start]
+        self._fresh: list[bytes] = []  # put in this turn, past what was scanned: not yet durable, so not seen by a scan
+        self._gone: set[bytes] = set()  # removed in this turn: still durable, so seen by a scan
+
+    def push(self, tail: bytes) -> None:
+        queue = tail[0]
+        self._gone.discard(tail)
+        if tail > self._scanned_to[queue]:
+            self._fresh.append(tail)
+            return
+        window = self._windows[queue]
+        insort(window, tail)
+        if len(window) > 2 * WINDOW_URLS_MAX:
+            # What falls out was durable before this turn or is fresh: a later scan must find it either way.
+            cut = window[WINDOW_URLS_MAX:]
+            del window[WINDOW_URLS_MAX:]
+            self._scanned_to[queue] = window[-1]
+            self._fresh.extend(cut)
+
+    def remove(self, tail: bytes) -> None:
+        window = self._windows[tail[0]]
+        at = bisect_left(window, tail)
+        if at < len(window) and window[at] == tail:
+            del window[at]
+        elif tail in self._fresh:
+            self._fresh.remove(tail)
+        self._gone.add(tail)
+
+    def head(self, queue: QueueClass, scan: Scan, in_flight: Collection[bytes]) -> bytes | None:
+        """The first entry of a class that is not in flight, or None when there is none."""
+        window = self._windows[queue]
+        while not window:
+            after = self._scanned_to[queue]
+            if after == _TO_THE_END:
+                return None
+            self._refill(queue, scan(queue, after, WINDOW_URLS_MAX), in_flight)
+        return window[0]
+
+    def pop(self, queue: QueueClass) -> bytes:
+        """Take the head, which `head` returned, for a lease. Its durable entry stays until the result."""
+        return self._windows[queue].pop(0)
+
+    def committed(self) -> None:
+        """The turn's changes are durable: scans see them from now on."""
+        self._fresh.clear()
+        self._gone.clear()
+
+    def _refill(self, queue: QueueClass, found: list[bytes], in_flight: Collection[bytes]) -> None:
+        complete = len(found) < WINDOW_URLS_MAX
+        end = _TO_THE_END if complete else found[-1]
+        known = set(found)
+        merged = [tail for tail in found if tail not in self._gone and tail[PLACE_BYTES:] not in in_flight]
+        later: list[bytes] = []
+        for tail in self._fresh:
+            if tail[0] == queue and tail <= end:
+                if tail not in known:
+                    merged.append(tail)
+            else:
+                later.append(tail)
+        self._fresh[:] = later
+        merged.sort()
+        self._windows[queue][:] = merged
+        self._scanned_to[queue] = end

@@ -1,0 +1,393 @@
+"""FRONTIER: who may be asked next, and for what. The only place that makes leases.
+
+Two levels. Hosts wait in a heap by the instant at which the frontier looks at them again; those whose instant has come
+stand in a second heap, by that instant plus a handicap for the rank of their best URL: the valuable go first, and since
+the handicap is bounded nobody waits for ever. Each host has its back queues (`streams.core.backqueue`).
+
+A host is looked at again after every change (`reschedule`), and `scheduled` holds the one entry that counts; other
+entries of the heaps are stale and dropped when they surface. Hosts that rest are not kept in memory: their entry is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from schemas.records import FetchLease, Kind
+from streams.core import policy as bounds
+from streams.core.admit import requeue
+from streams.core.hosts import (
+    NEVER_MS,
+    HostState,
+    InFlight,
+    counted,
+    decode_host,
+    open_ms,
+    take_token,
+)
+from streams.core.policy import CrawlPolicy
+from streams.core.robots_fetch import changes_at_ms, usable
+from streams.core.rows import (
+    PLACE_BYTES,
+    QueueClass,
+    Status,
+    UrlRow,
+    decode_row,
+    due_ms_of,
+    rank_of,
+)
+from streams.core.rules import revisit
+from streams.core.rules.robots import RobotsRules
+from streams.core.rules.urls import host_id, url_id
+from streams.core.turn import Family, HostSlot, Reads, Turn
+
+HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable
+
+
+class Hosts:
+    """The hosts in memory, loaded as they are needed and dropped when they rest and there are too many."""
+
+    def __init__(self, reads: Reads, hosts_max: int = bounds.ACTIVE_HOSTS_MAX) -> None:
+        self._reads = reads
+        self._hosts_max = hosts_max
+        self._slots: dict[bytes, HostSlot] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def slot(self, host_id_: bytes, host_key: str = "") -> HostSlot:
+        """The host; a new one when it is not known and `host_key` says its name."""
+        slot = self._slots.get(host_id_)
+        if slot is not None:
+            return slot
+        raw = self._reads.get(Family.HOST, host_id_)
+        if raw is None:
+            assert host_key, host_id_.hex()
+            slot = HostSlot(host_id_, HostState(host_key=host_key), new=True)
+        else:
+            slot = HostSlot(host_id_, decode_host(raw), new=False)
+            slot.counted = counted(slot.state)
+            for lease in slot.state.in_flight.values():
+                if lease.kind is not Kind.ROBOTS:
+                    slot.rows[lease.url_id] = None
+        assert not host_key or slot.state.host_key == host_key, (host_key, slot.state.host_key)
+        self._slots[host_id_] = slot
+        return slot
+
+    def named(self, host_key: str) -> HostSlot:
+        return self.slot(host_id(host_key), host_key)
+
+    def known(self, host_id_: bytes) -> HostSlot | None:
+        """The host if it is in memory or durable; never a new one."""
+        if host_id_ in self._slots or self._reads.get(Family.HOST, host_id_) is not None:
+            return self.slot(host_id_)
+        return None
+
+    def drop_resting(self) -> None:
+        """Called between turns: forget hosts that have nothing in flight, oldest first, down to the bound."""
+        excess = len(self._slots) - self._hosts_max
+        if excess <= 0:
+            return
+        for host_id_ in [key for key, slot in self._slots.items() if not slot.dirty and not slot.state.in_flight][
+            : excess + self._hosts_max // 10
+        ]:
+            del self._slots[host_id_]
+
+    def forget(self) -> None:
+        """After a turn that was not committed: what is durable is the truth."""
+        self._slots.clear()
+
+
+class Schedule:
+    """The two heaps of hosts."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, bytes]] = []  # (ready_ms, host_id)
+        self._ready: list[tuple[int, int, bytes]] = []  # (ready_ms + handicap, ready_ms, host_id)
+        self.scheduled: dict[bytes, tuple[int, int]] = {}  # host_id → (ready_ms, rank)
+
+    def put(self, host_id_: bytes, ready_ms: int, rank: int) -> None:
+        if ready_ms >= NEVER_MS:
+            self.scheduled.pop(host_id_, None)
+        elif self.scheduled.get(host_id_) != (ready_ms, rank):
+            self.scheduled[host_id_] = (ready_ms, rank)
+            heapq.heappush(self._waiting, (ready_ms, host_id_))
+
+    def pop(self, now_ms: int) -> bytes | None:
+        """The best host whose time has come, or None."""
+        waiting, ready, scheduled = self._waiting, self._ready, self.scheduled
+        while waiting and waiting[0][0] <= now_ms:
+            ready_ms, host_id_ = heapq.heappop(waiting)
+            entry = scheduled.get(host_id_)
+            if entry is not None and entry[0] == ready_ms:
+                heapq.heappush(ready, (ready_ms + entry[1] * HANDICAP_MS_MAX // 0x10000, ready_ms, host_id_))
+        while ready:
+            _, ready_ms, host_id_ = heapq.heappop(ready)
+            entry = scheduled.get(host_id_)
+            if entry is not None and entry[0] == ready_ms:
+                del scheduled[host_id_]
+                return host_id_
+        return None
+
+    def next_ms(self) -> int:
+        """When a host is ready at the earliest: not after any host's true instant."""
+        if self._ready:
+            return self._ready[0][1]
+        while self._waiting:
+            ready_ms, host_id_ = self._waiting[0]
+            entry = self.scheduled.get(host_id_)
+            if entry is not None and entry[0] == ready_ms:
+                return ready_ms
+            heapq.heappop(self._waiting)
+        return NEVER_MS
+
+
+class Frontier:
+    """Grants leases for the hosts of one owner."""
+
+    def __init__(
+        self,
+        reads: Reads,
+        hosts: Hosts,
+        policy: CrawlPolicy,
+        *,
+        epoch: int,
+        new_lease_id: Callable[[], bytes],
+        allowed: Callable[[HostState, str], bool],
+    ) -> None:
+        """`new_lease_id`: 16 bytes, never twice. `allowed`: host and URL → not blocked by the operator."""
+        self.schedule = Schedule()
+        self._reads = reads
+        self._hosts = hosts
+        self._policy = policy
+        self._epoch = epoch
+        self._new_lease_id = new_lease_id
+        self._allowed = allowed
+
+    def grant(self, turn: Turn, leases_max: int) -> int:
+        """Grant up to so many leases, the best hosts first. Returns how many."""
+        granted = 0
+        looked_at = 0
+        while granted < leases_max and looked_at < leases_max + bounds.GROUP_EVENTS_MAX:
+            host_id_ = self.schedule.pop(turn.now_ms)
+            if host_id_ is None:
+                break
+            looked_at += 1
+            slot = self._hosts.slot(host_id_)
+            if self.ready(slot, turn.now_ms)[0] <= turn.now_ms and self._grant_one(turn, slot):
+                granted += 1
+                turn.counts.granted += 1
+            self.reschedule(slot, turn.now_ms)
+        return granted
+
+    def reschedule(self, slot: HostSlot, now_ms: int) -> None:
+        """After any change of the host: when does the frontier look at it again?"""
+        ready_ms, rank = self.ready(slot, now_ms)
+        slot.state.ready_ms = ready_ms
+        self.schedule.put(slot.host_id, ready_ms, rank)
+
+    def ready(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
+        """(when a lease may be granted, rank of what would be granted); NEVER_MS when only an event can tell."""
+        host = slot.state
+        opened = open_ms(host, now_ms, self._policy)
+        if opened >= NEVER_MS:
+            return NEVER_MS, 0
+        if host.hops:
+            return opened, 0
+        if not any(host.queued):
+            return NEVER_MS, 0
+        word = self.robots_word(slot, max(now_ms, opened))
+        if word in ("ask", "disallow_all"):
+            if any(lease.kind is Kind.ROBOTS for lease in host.in_flight.values()):
+                return NEVER_MS, 0
+            opened = max(opened, host.robots_wait_ms)
+            if word == "disallow_all" and host.robots is not None:
+                opened = max(opened, changes_at_ms(host.robots, max(now_ms, opened)))
+            return opened, self._best(slot, now_ms)[1]
+        due_ms, rank = self._best(slot, now_ms)
+        return max(opened, due_ms), rank
+
+    def revisit_due_ms(self, slot: HostSlot) -> int:
+        """When the first known URL of the host is due again; NEVER_MS when none is."""
+        tail = self._head(slot, QueueClass.REVISIT)
+        return NEVER_MS if tail is None else due_ms_of(tail)
+
+    def robots_word(self, slot: HostSlot, now_ms: int) -> str:
+        if not self._policy.politeness.respect_robots:
+            return "allow_all"
+        robots = slot.state.robots
+        return "ask" if robots is None else usable(robots, now_ms)
+
+    def _best(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
+        """(due instant, rank) of the entry that would be granted first."""
+        best_due, best_rank = NEVER_MS, 0xFFFF
+        for queue in QueueClass:
+            tail = self._head(slot, queue)
+            if tail is None:
+                continue
+            due_ms, rank = due_ms_of(tail), rank_of(tail)
+            if due_ms <= now_ms:
+                due_ms = 0
+            if due_ms < best_due or (due_ms == best_due and rank < best_rank):
+                best_due, best_rank = due_ms, rank
+        return best_due, best_rank
+
+    def _head(self, slot: HostSlot, queue: QueueClass) -> bytes | None:
+        if not slot.state.queued[queue]:
+            return None
+        host_id_ = slot.host_id
+        return slot.queue.head(queue, lambda cls, after, most: self._reads.queue(host_id_, cls, after, most), slot.rows)
+
+    def _choose(self, slot: HostSlot, now_ms: int) -> bytes | None:
+        """The entry to be granted now: retries first, then new and due known URLs by their shares."""
+        heads = [self._head(slot, queue) for queue in QueueClass]
+        due = [tail is not None and due_ms_of(tail) <= now_ms for tail in heads]
+        if due[QueueClass.RETRY]:
+            return heads[QueueClass.RETRY]
+        if due[QueueClass.NEW] and due[QueueClass.REVISIT]:
+            slot.revisit_credit += self._policy.revisit_share
+            if slot.revisit_credit >= 1.0:
+                slot.revisit_credit -= 1.0
+                return heads[QueueClass.REVISIT]
+            return heads[QueueClass.NEW]
+        if due[QueueClass.NEW]:
+            return heads[QueueClass.NEW]
+        return heads[QueueClass.REVISIT] if due[QueueClass.REVISIT] else None
+
+    def _grant_one(self, turn: Turn, slot: HostSlot) -> bool:
+        host = slot.state
+        if host.hops:
+            hop, host.hops = host.hops[0], host.hops[1:]
+            self._lease_robots(turn, slot, url=hop.url, hops=hop.hops, robots_for=hop.asker)
+            return True
+        word = self.robots_word(slot, turn.now_ms)
+        if word == "disallow_all":
+            return False
+        if word == "ask":
+            self._lease_robots(turn, slot, url=host.host_key + "/robots.txt", hops=0, robots_for="")
+            return True
+        for _ in range(bounds.DENIED_PER_STEP_MAX):
+            tail = self._choose(slot, turn.now_ms)
+            if tail is None:
+                return False
+            key = slot.host_id + tail[PLACE_BYTES:]
+            row = self.row(turn, key)
+            assert row is not None, (host.host_key, tail.hex())
+            assert row.place == tail[:PLACE_BYTES], (row.url, row.place.hex(), tail.hex())
+            if word == "rules" and not self.rules(slot).allows(row.url):
+                self._deny(turn, slot, key, row, "robots")
+            elif not self._allowed(host, row.url):
+                self._deny(turn, slot, key, row, "blocked")
+            else:
+                self._lease_url(turn, slot, tail, row)
+                return True
+        return False
+
+    def _deny(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, error: str) -> None:
+        """Settle a URL that may not be asked, at no cost to the site: it comes up again when rules may have changed."""
+        slot.queue.pop(QueueClass(row.place[0]))
+        row.status = Status.DENIED
+        turn.counts.denied += 1
+        requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + revisit.denied_interval_ms(self._policy))
+
+    def _lease_url(self, turn: Turn, slot: HostSlot, tail: bytes, row: UrlRow) -> None:
+        slot.queue.pop(QueueClass(tail[0]))
+        host = slot.state
+        version = row.version if row.attempt else row.version + 1
+        visit = row.visit
+        in_flight = InFlight(
+            url_id=tail[PLACE_BYTES:],
+            url_version=version,
+            attempt=row.attempt,
+            kind=row.kind,
+            granted_ms=turn.now_ms,
+            expires_ms=self._expires_ms(turn.now_ms),
+            place=row.place,
+        )
+        slot.rows[in_flight.url_id] = row
+        conditional = visit is not None and visit.content is not None
+        self._emit(
+            turn,
+            slot,
+            in_flight,
+            row.url,
+            depth=row.depth,
+            redirect_hops=row.redirect_hops,
+            etag=visit.etag if conditional and visit is not None else None,
+            last_modified=visit.last_modified if conditional and visit is not None else None,
+        )
+        assert host.in_flight
+
+    def _lease_robots(self, turn: Turn, slot: HostSlot, *, url: str, hops: int, robots_for: str) -> None:
+        in_flight = InFlight(
+            url_id=url_id(url),
+            url_version=0,
+            attempt=0,
+            kind=Kind.ROBOTS,
+            granted_ms=turn.now_ms,
+            expires_ms=self._expires_ms(turn.now_ms),
+            robots_for=robots_for,
+            url=url,
+            hops=hops,
+        )
+        self._emit(turn, slot, in_flight, url, redirect_hops=hops, robots_for=robots_for)
+
+    def _expires_ms(self, now_ms: int) -> int:
+        """start_by plus the duration limit plus the largest clock skew."""
+        return now_ms + bounds.LEASE_START_MS_MAX + self._policy.duration_ms_max + bounds.CLOCK_SKEW_MS_MAX
+
+    def _emit(
+        self,
+        turn: Turn,
+        slot: HostSlot,
+        in_flight: InFlight,
+        url: str,
+        *,
+        depth: int = 0,
+        redirect_hops: int = 0,
+        etag: str | None = None,
+        last_modified: str | None = None,
+        robots_for: str = "",
+    ) -> None:
+        """Charge the host and hand out the lease: one atomic step."""
+        host = slot.state
+        lease_id = self._new_lease_id()
+        take_token(host, lease_id, in_flight, turn.now_ms, self._policy)
+        turn.touch(slot)
+        turn.leases.append(
+            FetchLease(
+                lease_id=lease_id,
+                host_key=host.host_key,
+                url_id=in_flight.url_id,
+                url=url,
+                url_version=in_flight.url_version,
+                kind=in_flight.kind,
+                attempt=in_flight.attempt,
+                policy_version=host.policy_version,
+                owner_epoch=self._epoch,
+                not_before_ms=turn.now_ms,
+                start_by_ms=turn.now_ms + bounds.LEASE_START_MS_MAX,
+                duration_ms_max=self._policy.duration_ms_max,
+                depth=depth,
+                redirect_hops=redirect_hops,
+                etag=etag,
+                last_modified=last_modified,
+                robots_for=robots_for,
+            )
+        )
+
+    def rules(self, slot: HostSlot) -> RobotsRules:
+        """The host's rules for our user agent, read once."""
+        if slot.rules is None:
+            raw = self._reads.get(Family.RULES, slot.host_id)
+            slot.rules = RobotsRules() if raw is None else RobotsRules.decode(raw)
+        return slot.rules
+
+    def row(self, turn: Turn, key: bytes) -> UrlRow | None:
+        """A row as this turn sees it."""
+        if key in turn.rows:
+            return turn.rows[key]
+        raw = self._reads.rows([key])[0]
+        row = None if raw is None else decode_row(raw)
+        turn.rows[key] = row
+        return row

@@ -1,0 +1,400 @@
+"""The owner of a partition: one inbox, in order, one writer of all that concerns its hosts.
+
+`decide` takes a group of events and gives one `Turn`: the writes that must become durable together, and the effects
+that may be carried out once they are. Admitting and completing never wait for grants; grants come last, under the room
+that the shell has for leases. After a turn whose commit failed, the owner is thrown away.
+"""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from schemas.records import (
+    DiscoveredUrl,
+    FetchResult,
+    Kind,
+    OwnerMessage,
+    OwnerMessageKind,
+    ParsedPage,
+    RobotsAnswer,
+    RobotsDecision,
+    Source,
+    StoredResult,
+)
+from streams.core import hosts as host_rules
+from streams.core import policy as bounds
+from streams.core.admit import Admission, Memo, requeue
+from streams.core.complete import Completion
+from streams.core.frontier import Frontier, Hosts
+from streams.core.hosts import NEVER_MS, Hop, HostState, counted, decode_host, encode_host
+from streams.core.policy import CrawlPolicy
+from streams.core.robots_fetch import RobotsState, after_answer
+from streams.core.route import route
+from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, encode_row
+from streams.core.rules.robots import RobotsRules
+from streams.core.rules.scope import Scope
+from streams.core.rules.urls import host_id, host_key
+from streams.core.turn import Family, HostSlot, Reads, Turn, bump
+
+Event = Sequence[DiscoveredUrl] | FetchResult | StoredResult | ParsedPage | OwnerMessage
+"""A sequence is a batch of discovered URLs, of any hosts."""
+
+_LEASE_ID = struct.Struct(">HQHI")
+
+
+class Totals(msgspec.Struct):
+    """Over all hosts of the owner."""
+
+    known: int = 0
+    queued_new: int = 0
+    queued_retry: int = 0
+    queued_revisit: int = 0
+    hosts: int = 0
+    pages: int = 0
+
+
+class Owner:
+    """The core's state for one partition, between turns."""
+
+    def __init__(
+        self,
+        reads: Reads,
+        policy: CrawlPolicy,
+        scope: Scope,
+        *,
+        epoch: int,
+        jitter: Callable[[], float],
+        partition: int = 0,
+    ) -> None:
+        """`epoch` rises with every start; `jitter` gives numbers in [0, 1)."""
+        self.policy = policy
+        self.totals = Totals()
+        self.now_ms = 0
+        self._reads = reads
+        self._partition = partition
+        self.epoch = epoch
+        self._sequence = 0
+        self.memo = Memo()
+        self.hosts = Hosts(reads)
+        self.admission = Admission(reads, policy, scope, self.memo)
+        self.frontier = Frontier(
+            reads, self.hosts, policy, epoch=epoch, new_lease_id=self._new_lease_id, allowed=_not_blocked
+        )
+        self.completion = Completion(self.frontier, policy, jitter)
+        self._jitter = jitter
+        self._expiries: list[tuple[int, bytes]] = []  # (not after any expiry of the host's leases, host_id)
+        self._watched: set[bytes] = set()  # hosts that have their one entry in there
+
+    # --- start ----------------------------------------------------------------------------------------------------
+
+    def adopt(self, now_ms: int, *, close_leases: bool) -> Turn:
+        """Take over what is durable. `close_leases`: no fetcher of before is alive, so no result will ever come.
+
+        Then every lease is closed, its URL is leased again, and its host waits one delay.
+        """
+        turn = self._begin(now_ms)
+        for host_id_, raw in self._reads.hosts():
+            state = decode_host(raw)
+            self._add_totals(counted(state), (0, 0, 0, 0, 0))
+            self.totals.hosts += 1
+            if not state.in_flight:
+                self.frontier.schedule.put(host_id_, state.ready_ms, 0)
+                continue
+            slot = self.hosts.slot(host_id_)
+            if close_leases:
+                for lease_id in list(slot.state.in_flight):
+                    self._lost(turn, slot, lease_id)
+            else:
+                self._watch(slot)
+        self._end(turn)
+        return turn
+
+    # --- a turn ---------------------------------------------------------------------------------------------------
+
+    def decide(self, events: Iterable[Event], now_ms: int, leases_max: int) -> Turn:
+        """Decide a group of events, then grant up to so many leases. Time never runs backwards in here."""
+        turn = self._begin(now_ms)
+        for event in events:
+            self._handle(turn, event)
+        self._expire(turn)
+        self._settle_found(turn)
+        for slot in list(turn.touched.values()):
+            self.frontier.reschedule(slot, turn.now_ms)
+        if leases_max > 0:
+            self.frontier.grant(turn, leases_max)
+        self._end(turn)
+        return turn
+
+    def committed(self, turn: Turn) -> None:
+        """The turn is durable."""
+        for slot in turn.touched.values():
+            slot.queue.committed()
+            slot.dirty = False
+        self.hosts.drop_resting()
+
+    def next_ms(self) -> int:
+        """When a turn without events may have something to do."""
+        expiry = self._expiries[0][0] if self._expiries else NEVER_MS
+        return min(expiry, self.frontier.schedule.next_ms())
+
+    def next_pending_ms(self, due_by_ms: int, until_ms: int) -> int:
+        """When the next URL may be granted that is new, to be retried, or was due by `due_by_ms`; scans idle hosts.
+
+        Looks no further than `until_ms`: later instants are told only as the next look of any host.
+        """
+        later = NEVER_MS
+        for host_id_, (ready_ms, _) in sorted(self.frontier.schedule.scheduled.items(), key=lambda item: item[1]):
+            state = self.hosts.slot(host_id_).state
+            new, retry, _ = state.queued
+            if new or retry or state.hops or self.frontier.revisit_due_ms(self.hosts.slot(host_id_)) <= due_by_ms:
+                return ready_ms
+            if ready_ms > until_ms:
+                later = min(later, ready_ms)
+                break
+        return later
+
+    def refresh(self, queue_keys: Sequence[bytes], now_ms: int) -> Turn:
+        """These entries (host_id ‖ tail) of resting URLs are due now."""
+        turn = self._begin(now_ms)
+        for entry in queue_keys:
+            slot = self.hosts.slot(entry[:HOST_ID_BYTES])
+            key = slot.host_id + entry[-URL_ID_BYTES:]
+            row = self.frontier.row(turn, key)
+            if (
+                row is not None
+                and key[HOST_ID_BYTES:] not in slot.rows
+                and slot.host_id + row.place == entry[:-URL_ID_BYTES]
+            ):
+                requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms)
+        self._end(turn)
+        return turn
+
+    def set_scope(self, scope: Scope) -> None:
+        """The scope grew: what was refused before may be admitted now."""
+        self.admission.scope = scope
+        self.memo.forget()
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def _handle(self, turn: Turn, event: Event) -> None:
+        if isinstance(event, FetchResult):
+            slot = self.hosts.named(event.host_key)
+            if event.kind is Kind.ROBOTS:
+                self._robots_result(turn, slot, event)
+            else:
+                self.completion.fetched(turn, slot, event)
+        elif isinstance(event, StoredResult):
+            self.completion.stored(turn, self.hosts.named(event.host_key), event)
+        elif isinstance(event, ParsedPage):
+            self.completion.parsed(turn, self.hosts.named(event.host_key), event)
+            for host_key_, batch in route(
+                event, now_ms=turn.now_ms, follow_nofollow=self.policy.follow_nofollow
+            ).items():
+                self._admit_host(turn, host_key_, batch)
+        elif isinstance(event, OwnerMessage):
+            self._message(turn, event)
+        else:
+            self._admit(turn, event)
+
+    def _admit(self, turn: Turn, batch: Sequence[DiscoveredUrl]) -> None:
+        by_host: dict[str, list[DiscoveredUrl]] = {}
+        for found in batch:
+            by_host.setdefault(found.host_key, []).append(found)
+        for host_key_, urls in by_host.items():
+            self._admit_host(turn, host_key_, urls)
+
+    def _admit_host(self, turn: Turn, host_key_: str, batch: Sequence[DiscoveredUrl]) -> None:
+        """URLs of one host; a host of which nothing is admitted is not made."""
+        host_id_ = host_id(host_key_)
+        slot = self.hosts.known(host_id_)
+        if slot is None:
+            passed = []
+            for found in batch:
+                reason = self.admission.refusal(found)
+                if reason is None:
+                    passed.append(found)
+                else:
+                    bump(turn.counts.refused, reason)
+            if not passed:
+                return
+            batch = passed
+            slot = self.hosts.slot(host_id_, host_key_)
+        self.admission.admit(turn, slot, batch)
+
+    def _settle_found(self, turn: Turn) -> None:
+        """What deciding itself found: redirect targets and sitemaps. Chains end: a known target finds nothing more."""
+        while turn.found or turn.messages:
+            found, turn.found = turn.found, []
+            self._admit(turn, found)
+            messages, turn.messages = turn.messages, []
+            for message in messages:
+                self._message(turn, message)
+
+    def _watch(self, slot: HostSlot) -> None:
+        """See to it that the host's leases are looked at when the first of them expires."""
+        if slot.host_id not in self._watched and slot.state.in_flight:
+            self._watched.add(slot.host_id)
+            earliest_ms = min(lease.expires_ms for lease in slot.state.in_flight.values())
+            heapq.heappush(self._expiries, (earliest_ms, slot.host_id))
+
+    def _expire(self, turn: Turn) -> None:
+        while self._expiries and self._expiries[0][0] <= turn.now_ms:
+            _, host_id_ = heapq.heappop(self._expiries)
+            self._watched.discard(host_id_)
+            slot = self.hosts.slot(host_id_)
+            for lease_id, lease in list(slot.state.in_flight.items()):
+                if lease.expires_ms <= turn.now_ms:
+                    self._lost(turn, slot, lease_id)
+            self._watch(slot)
+
+    def _lost(self, turn: Turn, slot: HostSlot, lease_id: bytes) -> None:
+        lease = slot.state.in_flight[lease_id]
+        if lease.kind is Kind.ROBOTS:
+            host_rules.return_token(slot.state, lease_id, turn.now_ms, self.policy)
+            self._robots_lost(turn, slot, lease.robots_for)
+            turn.touch(slot)
+        else:
+            self.completion.lost(turn, slot, lease_id)
+
+    # --- robots ---------------------------------------------------------------------------------------------------
+
+    def _robots_result(self, turn: Turn, slot: HostSlot, result: FetchResult) -> None:
+        host = slot.state
+        lease = host.in_flight.get(result.lease_id)
+        if lease is None or lease.kind is not Kind.ROBOTS:
+            turn.counts.stale += 1
+            return
+        host_rules.return_token(host, result.lease_id, turn.now_ms, self.policy)
+        turn.touch(slot)
+        self.completion.log(turn, slot, result, lease)
+        bump(turn.counts.completed, "robots")
+        answer = result.robots
+        if answer is None:  # nothing was asked: the lease expired before it could be started
+            self._robots_lost(turn, slot, lease.robots_for)
+            return
+        if answer.decision is not RobotsDecision.DISALLOW_ALL:
+            host_rules.went_well(host, result)
+        elif result.status in (429, 503):
+            host_rules.troubled(host, result, turn.now_ms, self._jitter)
+        else:
+            host_rules.failed(host, result, turn.now_ms, self._jitter)
+        asker = lease.robots_for or host.host_key
+        if answer.decision is RobotsDecision.HOP and result.redirect_target is not None:
+            target = result.redirect_target
+            turn.messages.append(
+                OwnerMessage(
+                    to_key=host_key(target),
+                    from_key=asker,
+                    kind=OwnerMessageKind.ROBOTS_HOP,
+                    url=target,
+                    hops=lease.hops + 1,
+                )
+            )
+            if asker == host.host_key:
+                host.robots_wait_ms = turn.now_ms + bounds.ROBOTS_HOP_MS_MAX
+        elif asker == host.host_key:
+            self._robots_answer(turn, slot, answer, result.retry_after_ms)
+        else:
+            turn.messages.append(
+                OwnerMessage(to_key=asker, from_key=host.host_key, kind=OwnerMessageKind.ROBOTS_ANSWER, robots=answer)
+            )
+
+    def _robots_lost(self, turn: Turn, slot: HostSlot, robots_for: str) -> None:
+        """No answer came, and the site is not to blame: who waits may ask again at once."""
+        if robots_for and robots_for != slot.state.host_key:
+            turn.messages.append(
+                OwnerMessage(to_key=robots_for, from_key=slot.state.host_key, kind=OwnerMessageKind.ROBOTS_ANSWER)
+            )
+        else:
+            slot.state.robots_wait_ms = 0
+
+    def _robots_answer(
+        self, turn: Turn, slot: HostSlot, answer: RobotsAnswer, retry_after_ms: int | None = None
+    ) -> None:
+        """The host's rules from now on."""
+        host = slot.state
+        host.robots_wait_ms = 0
+        before = host.robots or RobotsState()
+        host.robots = after_answer(before, answer, turn.now_ms, retry_after_ms)
+        turn.touch(slot)
+        if host.robots.digest != before.digest:
+            rules = answer.rules or None
+            turn.writes.append((Family.RULES, slot.host_id, rules))
+            slot.rules = RobotsRules() if rules is None else RobotsRules.decode(rules)
+        if self.policy.sitemaps:
+            for url in answer.sitemaps[: bounds.ROBOTS_SITEMAPS_MAX]:
+                turn.found.append(
+                    DiscoveredUrl(
+                        url=url,
+                        host_key=host_key(url),
+                        source=Source.SITEMAP,
+                        discovered_ms=turn.now_ms,
+                        depth=1,
+                        kind=Kind.SITEMAP,
+                    )
+                )
+
+    def _message(self, turn: Turn, message: OwnerMessage) -> None:
+        slot = self.hosts.named(message.to_key)
+        host = slot.state
+        if message.kind is OwnerMessageKind.ROBOTS_HOP:
+            hop = Hop(asker=message.from_key, url=message.url, hops=message.hops)
+            if len(host.hops) < bounds.HOPS_QUEUED_MAX and hop not in host.hops:
+                host.hops = (*host.hops, hop)
+            turn.touch(slot)
+        elif message.kind is OwnerMessageKind.ROBOTS_ANSWER:
+            if message.robots is None:
+                host.robots_wait_ms = 0
+                turn.touch(slot)
+            elif host.robots_wait_ms:
+                self._robots_answer(turn, slot, message.robots)
+
+    # --- the frame of a turn --------------------------------------------------------------------------------------
+
+    def _begin(self, now_ms: int) -> Turn:
+        self.now_ms = max(self.now_ms, now_ms)
+        return Turn(self.now_ms)
+
+    def _end(self, turn: Turn) -> None:
+        """Gather the writes: each row and each host once, however often it changed."""
+        self._settle_found(turn)
+        writes = turn.writes
+        for key, row in turn.dirty_rows.items():
+            writes.append((Family.URL, key, encode_row(row)))
+        for host_id_, slot in turn.touched.items():
+            state = slot.state
+            self.frontier.reschedule(slot, turn.now_ms)
+            self._count(slot)
+            writes.append((Family.HOST, host_id_, encode_host(state)))
+            self._watch(slot)
+
+    def _count(self, slot: HostSlot) -> None:
+        if slot.counted is None:
+            self.totals.hosts += 1
+        now = counted(slot.state)
+        if now != slot.counted:
+            self._add_totals(now, slot.counted or (0, 0, 0, 0, 0))
+            slot.counted = now
+
+    def _add_totals(self, now: tuple[int, ...], before: tuple[int, ...]) -> None:
+        totals = self.totals
+        totals.known += now[0] - before[0]
+        totals.queued_new += now[1] - before[1]
+        totals.queued_retry += now[2] - before[2]
+        totals.queued_revisit += now[3] - before[3]
+        totals.pages += now[4] - before[4]
+
+    def _new_lease_id(self) -> bytes:
+        self._sequence += 1
+        return _LEASE_ID.pack(self._partition, self.epoch, self._sequence >> 32, self._sequence & 0xFFFFFFFF)
+
+
+def _not_blocked(host: HostState, url: str) -> bool:
+    override = host.override
+    if override is None:
+        return True
+    return not any(pattern in url for pattern in override.blocked_patterns)

@@ -1,0 +1,131 @@
+"""One URL's durable state, and its place in a back queue.
+
+A row is written when the URL is admitted and when a result, a stored body or a parsed page arrives: never by a grant,
+whose version, attempt and lease live in the host's state. Its key is host_id (10 bytes) ‖ url_id (16 bytes), so that
+a host's rows lie together.
+
+A queue entry is host_id ‖ class (1) ‖ due (4, seconds) ‖ rank (2) ‖ url_id (16), big endian: bytes order is queue
+order. The row repeats class, due and rank (`place`), so that the entry can be found and removed.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+
+import msgspec
+
+from schemas.records import BodyRef, Kind, Source
+
+HOST_ID_BYTES = 10
+URL_ID_BYTES = 16
+PLACE_BYTES = 7  # class, due, rank
+REVISIT_SLOT_S = 600  # revisits due within one slot are ordered by rank
+
+_PLACE = struct.Struct(">BIH")
+_DUE_S_MAX = 2**32 - 1
+
+
+class QueueClass(enum.IntEnum):
+    """Each host has three back queues; a URL is in one of them, or in none."""
+
+    NEW = 0  # never fetched
+    RETRY = 1  # failed in a way that may pass
+    REVISIT = 2  # known, due again
+
+
+class Status(enum.IntEnum):
+    """What the last settled visit made of the URL."""
+
+    NEW = 0
+    FETCHED = 1
+    REDIRECT = 2
+    FAILED = 3  # a final answer without a page, or given up after the last retry
+    GONE = 4  # a tombstone: 404 or 410 that persisted
+    DENIED = 5  # robots.txt forbids it
+    REFUSED = 6  # our own policy: a private address, too large, ...
+
+
+class Visit(msgspec.Struct, array_like=True):
+    """What the visits so far have left. Everything here is the last accepted visit's, but for the counts."""
+
+    fetched_ms: int
+    status: int  # HTTP status
+    url_version: int
+    content_version: int = 0  # the url_version that brought the present content
+    visits: int = 1
+    changes: int = 0  # visits whose content differed from the one before
+    interval_ms: int = 0  # learnt: the present revisit interval
+    gone: int = 0  # consecutive 404 or 410
+    error: str = ""
+    content_hash: bytes = b""
+    body: BodyRef | None = None
+    content: BodyRef | None = None
+    body_bytes: int = 0
+    content_type: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    redirect_target: str | None = None
+    changed_ms: int = 0  # when the present content was first seen
+    extractor_version: int = 0  # that parsed the present content; 0: not parsed yet
+    parse_error: str = ""
+    simhash: int = 0
+    title: str = ""
+    canonical: str | None = None
+    index: bool = True
+    follow: bool = True
+    text: BodyRef | None = None
+    links: int = 0
+    robots_tags: tuple[str, ...] = ()  # X-Robots-Tag, kept for a later reading of the stored body
+    link_headers: tuple[str, ...] = ()
+
+
+class UrlRow(msgspec.Struct, array_like=True):
+    """A URL that is known. `place` is empty while it is in no queue (it never is, once settled)."""
+
+    url: str
+    source: Source
+    kind: Kind
+    depth: int
+    redirect_hops: int
+    parent_id: bytes
+    priority: int  # 0 to 255, the higher the sooner
+    discovered_ms: int
+    status: Status = Status.NEW
+    place: bytes = b""
+    version: int = 0  # of the last granted visit that came to a result or was lost
+    attempt: int = 0  # of the next lease of that version; 0: the next grant is a new version
+    failures: int = 0  # consecutive, of this version
+    lost: int = 0  # consecutive leases that never came back
+    lastmod_ms: int | None = None
+    visit: Visit | None = None
+
+
+def rank(priority: int, depth: int) -> int:
+    """The lower the sooner: by value, then breadth first."""
+    return (255 - priority) << 8 | min(depth, 255)
+
+
+def place(queue: QueueClass, due_ms: int, rank_: int) -> bytes:
+    """Queue order as bytes. A retry's second is rounded up (never early); revisits of a slot are ranked together."""
+    if queue is QueueClass.NEW:
+        due_s = 0
+    elif queue is QueueClass.RETRY:
+        due_s = -(-due_ms // 1000)
+    else:
+        due_s = due_ms // 1000
+        due_s -= due_s % REVISIT_SLOT_S
+    return _PLACE.pack(queue, min(due_s, _DUE_S_MAX), rank_)
+
+
+def due_ms_of(place_: bytes) -> int:
+    """When the entry may be granted."""
+    return int.from_bytes(place_[1:5], "big") * 1000
+
+
+def rank_of(place_: bytes) -> int:
+    return place_[5] << 8 | place_[6]
+
+
+encode_row = msgspec.msgpack.Encoder().encode
+decode_row = msgspec.msgpack.Decoder(UrlRow).decode
