@@ -1,0 +1,59 @@
+"""A 64-bit simhash of a page's words (Charikar 2002; Manku, Jain, Das Sarma 2007): near pages differ in few bits.
+
+The features are shingles of four words, each hashed by xxh3_64 and rolled into one another, weighted by how often they
+occur. The value depends on nothing but the text: not on the machine, the process or a library's version. It is a
+format: a change of any constant here is a new extractor version.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xxhash
+
+BITS = 64
+SHINGLE_WORDS = 4
+WORDS_MAX = 200_000  # of longer texts the rest does not count
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio, odd: a multiplication permutes 64 bits
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of SplitMix64 (Steele, Lea, Flood 2014)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_BLOCK = 8_192  # shingles whose bits are counted at once: 512 KiB unpacked, within the cache
+
+
+def simhash(text: str) -> int:
+    """The fingerprint of a text, unsigned 64 bits; 0 for a text without words. Case does not count."""
+    words = text.lower().split()[:WORDS_MAX]
+    if not words:
+        return 0
+    digests = {word: xxhash.xxh3_64_intdigest(word.encode("utf-8", "surrogatepass")) for word in set(words)}
+    hashes = np.array([digests[word] for word in words], dtype=np.uint64)
+    shingles = _shingles(hashes)
+    counts = np.zeros(BITS, dtype=np.int64)
+    for start in range(0, len(shingles), _BLOCK):
+        block = shingles[start : start + _BLOCK].astype("<u8").view(np.uint8).reshape(-1, 8)
+        counts += np.unpackbits(block, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    bits = counts * 2 > len(shingles)
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+
+def distance(a: int, b: int) -> int:
+    """Bits in which two fingerprints differ, 0 to 64."""
+    return (a ^ b).bit_count()
+
+
+def near(a: int, b: int, bits_max: int = 3) -> bool:
+    """Whether two fingerprints are those of near duplicates (3 of 64 bits: Manku et al., section 2.2)."""
+    return distance(a, b) <= bits_max
+
+
+def _shingles(hashes: np.ndarray) -> np.ndarray:
+    """One well mixed hash for each run of SHINGLE_WORDS words, or one for all when there are fewer."""
+    size = min(SHINGLE_WORDS, len(hashes))
+    rolled = np.zeros(len(hashes) - size + 1, dtype=np.uint64)
+    for offset in range(size):
+        rolled = rolled * _MULTIPLIER + hashes[offset : offset + len(rolled)]
+    rolled ^= rolled >> np.uint64(30)
+    rolled *= _MIX_1
+    rolled ^= rolled >> np.uint64(27)
+    rolled *= _MIX_2
+    return rolled ^ (rolled >> np.uint64(31))
