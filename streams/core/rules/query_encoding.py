@@ -56,6 +56,7 @@ _CODECS = {
 _JAPANESE = frozenset({"cp932", "euc_jp", "iso2022_jp"})
 # Encoding standard 12.1.2, 12.2.2, 12.3.2: Japanese encoders take U+2212 for U+FF0D, yen sign and overline for ASCII.
 _MINUS = {0x2212: 0xFF0D}
+_STATE_SWITCHES = "\x0e\x0f\x1b"  # 12.2.2: ISO-2022-JP takes these for U+FFFD
 _YEN_AND_OVERLINE = {0xA5: 0x5C, 0x203E: 0x7E}
 
 # WHATWG URL 1.3, special-query percent-encode set: C0 controls, above 0x7E, space, ", #, <, > and '.
@@ -80,7 +81,10 @@ def encode_query(query: str, codec: str) -> str:
         query = query.translate(_YEN_AND_OVERLINE)
     encoded = [_encoded(character, codec) for character in query]
     if codec == "iso2022_jp":  # has a state: the standard escapes to ASCII and back, so the whole is encoded at once
-        known = [c if e is not None else _reference(c) for c, e in zip(query, encoded, strict=True)]
+        known = [
+            _reference("\ufffd" if c in _STATE_SWITCHES else c) if e is None else c
+            for c, e in zip(query, encoded, strict=True)
+        ]
         output = "".join(known).encode(codec)
     else:
         output = b"".join([_reference(c).encode() if e is None else e for c, e in zip(query, encoded, strict=True)])
@@ -95,8 +99,8 @@ def _reference(character: str) -> str:
 @lru_cache(maxsize=4_096)
 def _encoded(character: str, codec: str) -> bytes | None:
     """One character's bytes by the Encoding standard, also where Python's codec differs; None when it has none."""
-    if codec == "iso2022_jp" and character in "\x0e\x0f\x1b":
-        return None  # 12.2.2: these would switch the state
+    if codec == "iso2022_jp" and character in _STATE_SWITCHES:
+        return None
     try:
         return character.encode(codec)
     except UnicodeEncodeError:

@@ -51,7 +51,8 @@ class Resolver:
         # In every URL the first # begins the fragment, so links to sections of one page share one entry.
         cut = href.find("#")
         if cut >= 0:
-            href = href[:cut]
+            # A blank before it must not come to the end, where it would be trimmed: "a #x" is the path a%20.
+            href = href[: cut + (cut > 0 and href[cut - 1] <= " ")]
         try:
             return self._seen[href]
         except KeyError:
@@ -182,12 +183,14 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _with_query_encoded(href: str, codec: str) -> str:
-    """`href` (without fragment) with its query in the encoding of its page. Trims first: the end may be the query's."""
-    href = href.strip(_TRIMMED).translate(_REMOVED)
+    """`href` with its query in the encoding of its page and without fragment; trimmed first, as the standard does."""
+    href = href.strip(_TRIMMED).translate(_REMOVED).partition("#")[0]
     before, mark, query = href.partition("?")  # the first ? begins the query of every http URL, relative ones too
     if query.isascii():
-        return href
-    return before + mark + encode_query(_scalar(query), codec)
+        encoded = query
+    else:
+        encoded = encode_query(_scalar(query), codec)
+    return f"{before}{mark}{encoded}#"  # the mark keeps a blank that stood before the fragment from being trimmed
 
 
 def _scalar(text: str) -> str:
