@@ -135,15 +135,17 @@ class OsFiles:
             os.close(handle)
 
 
+_AGAIN = "then run the command again (a crawl resumes from what was committed)"
 _ADVICE = {
-    errno.ENOSPC: "make room on that disk and start the crawl again: it resumes",
-    errno.EDQUOT: "raise the disk quota or make room and start the crawl again: it resumes",
-    errno.EFBIG: "raise the file size limit (ulimit -f) and start the crawl again: it resumes",
-    errno.EIO: "check the disk (its kernel log), then start the crawl again: it resumes from what was synced",
-    errno.EROFS: "mount the disk writable and start the crawl again: it resumes",
-    errno.EACCES: "give this user the right to write there",
-    errno.EPERM: "give this user the right to write there",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENOSPC: f"make room on that disk, {_AGAIN}",
+    errno.EDQUOT: f"raise the disk quota or make room, {_AGAIN}",
+    errno.EFBIG: f"raise the file size limit (ulimit -f), {_AGAIN}",
+    errno.EIO: f"check the disk (the kernel's log tells), {_AGAIN}",
+    errno.EROFS: f"mount the disk writable, {_AGAIN}",
+    errno.EACCES: "give this user the right to it, or name another folder",
+    errno.EPERM: "give this user the right to it, or name another folder",
+    errno.ENOENT: "make the folder, or name another one",
+    errno.EMFILE: f"raise the limit of open files (ulimit -n), {_AGAIN}",
 }
 
 
@@ -164,8 +166,8 @@ def replace_file(files: Files, path: str, data: bytes) -> None:
 
 def store_failed(who: str, needed: str, error: OSError) -> StoreFailed:
     """The one sentence of a failed file operation: who, what was needed, what came, what to do."""
-    advice = _ADVICE.get(error.errno or 0, "see to that file and start the crawl again: it resumes")
-    return StoreFailed(f"{who}: needed to {needed}, got {error.strerror or error!r}; {advice}")
+    advice = _ADVICE.get(error.errno or 0, f"see to that file, {_AGAIN}")
+    return StoreFailed(f"{who}: needed to {needed}, got {error.strerror or repr(error)}; {advice}")
 
 
 @contextlib.contextmanager

@@ -86,7 +86,7 @@ def test_a_written_file_outlives_a_pulled_plug(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     """A file that could not be written whole is not there, and the failure is one clear error."""
-    with pytest.raises(StoreFailed, match="fetch log: needed to write .*No space left"):
+    with pytest.raises(StoreFailed, match=r"fetch log: needed to write .*No space left"):
         write_segment(segment_path(tmp_path, 1, 0), [ROW], FullDisk(100))
     assert list(read_segments(tmp_path / FOLDER)) == []
 
@@ -94,5 +94,5 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     """A reader of the log learns which file is damaged."""
     (tmp_path / "fetches-00001-000000000000.parquet").write_bytes(b"PAR1 not at all")
-    with pytest.raises(StoreFailed, match="fetches-00001-000000000000.parquet"):
+    with pytest.raises(StoreFailed, match=r"fetches-00001-000000000000\.parquet"):
         list(read_segments(tmp_path))
