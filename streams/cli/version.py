@@ -6,6 +6,7 @@ import argparse
 import platform
 from importlib import metadata
 
+from infra.web import version
 from streams.cli.shell import Shell
 from streams.core.failures import EXIT_DONE
 
@@ -25,11 +26,3 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     shell.print(f"  Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     shell.print("  " + ", ".join(f"{name} {metadata.version(name)}" for name in STANDS_ON))
     return EXIT_DONE
-
-
-def version() -> str:
-    """As the package was installed."""
-    try:
-        return metadata.version("headrace")
-    except metadata.PackageNotFoundError:
-        return "0 (not installed)"
