@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from connectors.exports import PageRow
 from infra.settings import Settings
 from schemas.records import DeadLetter, DiscoveredUrl
 from streams.core.progress import Counts, Progress, Summary
@@ -42,6 +43,10 @@ class CrawlReader(Protocol):
 
     def explain(self, url_or_host: str, now_ms: int) -> list[tuple[str, str]]:
         """(label, sentence), the decisive one first."""
+        ...
+
+    def pages(self) -> Iterator[PageRow]:
+        """Every known URL, a row each."""
         ...
 
     def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:

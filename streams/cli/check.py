@@ -132,7 +132,7 @@ def _robots(arguments: argparse.Namespace, settings: Settings, shell: Shell) -> 
         meaning = {
             RobotsDecision.PARSE_RULES: f"{said}: its rules hold",
             RobotsDecision.ALLOW_ALL: f"{said}: there are no rules, everything may be asked",
-            RobotsDecision.DISALLOW_ALL: f"{said}: it cannot be reached, nothing may be asked until it can{hint(answer)}",
+            RobotsDecision.DISALLOW_ALL: f"{said}: it cannot be reached, until then nothing may be asked{hint(answer)}",
         }.get(decision, said)
         asked = [_verdict(rules, decision, url) for url in _asked(arguments.url, base)]
     else:

@@ -61,9 +61,9 @@ def read_url(source: str, kind: Kind, settings: Settings, now_ms: Callable[[], i
     result, response = fetched.result, fetched.response
     if kind is not Kind.ROBOTS and response is None:
         said = f"{result.status} {result.error}".removeprefix("0 ").strip()
-        hint = hint(result)
+        todo = hint(result)
         raise CrawlError(
-            f"{result.url}: needed an answer with a body, came {said or result.outcome.value}{hint}", EXIT_FAILED
+            f"{result.url}: needed an answer with a body, came {said or result.outcome.value}{todo}", EXIT_FAILED
         )
     headers = response.headers if response is not None else ()
     return Input(
