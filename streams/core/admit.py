@@ -16,7 +16,7 @@ import msgspec
 
 from schemas.records import DiscoveredUrl, Kind, Source
 from streams.core import policy as bounds
-from streams.core.hosts import count_queued
+from streams.core.hosts import count_queued, count_status
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import QueueClass, UrlRow, decode_row, place, rank
 from streams.core.rules.scope import Scope
@@ -24,7 +24,6 @@ from streams.core.rules.traps import TemplateCounts, template, url_trap
 from streams.core.rules.urls import host_key, url_id
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
-
 
 encode_templates = msgspec.msgpack.Encoder().encode
 decode_templates = msgspec.msgpack.Decoder(TemplateCounts).decode
@@ -138,6 +137,7 @@ class Admission:
         )
         enqueue(turn, slot, key, row, QueueClass.NEW, 0)
         slot.state.known += 1
+        count_status(slot.state, None, row.status)
         turn.counts.admitted += 1
 
     def _growing_trap(self, turn: Turn, slot: HostSlot, url: str, url_id_: bytes) -> bool:

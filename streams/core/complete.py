@@ -190,6 +190,7 @@ class Completion:
         visit: Visit,
         interval_ms: int,
     ) -> None:
+        hosts.count_status(slot.state, row.status, status)
         row.status, row.visit = status, visit
         row.version, row.attempt, row.failures, row.lost = lease.url_version, 0, 0, 0
         requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + interval_ms)

@@ -11,7 +11,7 @@ entries of the heaps are stale and dropped when they surface. Hosts that rest ar
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from schemas.records import FetchLease, Kind
 from streams.core import policy as bounds
@@ -20,6 +20,7 @@ from streams.core.hosts import (
     NEVER_MS,
     HostState,
     InFlight,
+    count_status,
     counted,
     decode_host,
     open_ms,
@@ -83,6 +84,9 @@ class Hosts:
             return self.slot(host_id_)
         return None
 
+    def in_memory(self) -> Iterable[HostSlot]:
+        return self._slots.values()
+
     def drop_resting(self) -> None:
         """Called between turns: forget hosts that have nothing in flight, oldest first, down to the bound."""
         excess = len(self._slots) - self._hosts_max
@@ -128,6 +132,13 @@ class Schedule:
                 del scheduled[host_id_]
                 return host_id_
         return None
+
+    def sizes(self, now_ms: int) -> tuple[int, int]:
+        """(hosts that could be asked now, hosts that wait for an instant)."""
+        ready = len(self._ready)
+        if self._waiting and self._waiting[0][0] <= now_ms:
+            ready += 1
+        return ready, max(0, len(self.scheduled) - ready)
 
     def next_ms(self) -> int:
         """When a host is ready at the earliest: not after any host's true instant."""
@@ -286,6 +297,7 @@ class Frontier:
     def _deny(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, error: str) -> None:
         """Settle a URL that may not be asked, at no cost to the site: it comes up again when rules may have changed."""
         slot.queue.pop(QueueClass(row.place[0]))
+        count_status(slot.state, row.status, Status.DENIED)
         row.status = Status.DENIED
         turn.counts.denied += 1
         requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + revisit.denied_interval_ms(self._policy))

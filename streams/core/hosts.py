@@ -28,7 +28,7 @@ from schemas.records import FetchResult, Kind
 from streams.core import policy as bounds
 from streams.core.policy import CrawlPolicy
 from streams.core.robots_fetch import RobotsState
-from streams.core.rows import QueueClass
+from streams.core.rows import QueueClass, Status
 
 ALLOTMENT_FULL = 256  # of 256: the host's whole pace
 ALLOTMENT_MIN = 4
@@ -89,7 +89,7 @@ class HostState(msgspec.Struct, array_like=True):
 
     host_key: str
     next_allowed_ms: int = 0
-    in_flight: dict[bytes, InFlight] = {}  # noqa: RUF012 - msgspec copies the default
+    in_flight: dict[bytes, InFlight] = {}
     robots: RobotsState | None = None
     backoff_until_ms: int = 0
     trouble: int = 0  # consecutive 429, 503 and network failures
@@ -103,6 +103,7 @@ class HostState(msgspec.Struct, array_like=True):
     hops: tuple[Hop, ...] = ()
     robots_wait_ms: int = 0  # the answer to a hop at another host is waited for until then
     known: int = 0  # URLs ever admitted
+    statuses: list[int] = msgspec.field(default_factory=lambda: [0] * len(Status))  # of those, by Status
     fetches: int = 0
     pages: int = 0
     body_bytes: int = 0
@@ -266,3 +267,10 @@ def _observe(host: HostState, result: FetchResult) -> None:
 def count_queued(host: HostState, queue: QueueClass, by: int) -> None:
     host.queued[queue] += by
     assert host.queued[queue] >= 0, (host.host_key, queue)
+
+
+def count_status(host: HostState, before: Status | None, now: Status) -> None:
+    """A URL of the host is what it is `now`; `before` is None for one that is new."""
+    if before is not None:
+        host.statuses[before] -= 1
+    host.statuses[now] += 1

@@ -173,6 +173,19 @@ class Owner:
         self._end(turn)
         return turn
 
+    def requeue_dead(self, keys: Sequence[bytes], now_ms: int) -> Turn:
+        """These URLs (host_id ‖ url_id), given up before, are to be tried anew as new visits; their letters go."""
+        turn = self._begin(now_ms)
+        for key in keys:
+            slot = self.hosts.known(key[:HOST_ID_BYTES])
+            row = None if slot is None else self.frontier.row(turn, key)
+            if slot is not None and row is not None and key[HOST_ID_BYTES:] not in slot.rows:
+                row.failures = row.lost = 0
+                requeue(turn, slot, key, row, QueueClass.RETRY, turn.now_ms)
+            turn.writes.append((Family.DEAD, key, None))
+        self._end(turn)
+        return turn
+
     def set_scope(self, scope: Scope) -> None:
         """The scope grew: what was refused before may be admitted now."""
         self.admission.scope = scope

@@ -1,0 +1,200 @@
+"""A crawl's folder, read only: what `status`, `explain`, `export` and `dead-letters` look at, also while it runs.
+
+It follows the running crawl's database as a RocksDB secondary, from a scratch folder of its own; nothing is locked and
+nothing in the crawl's folder is written.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from connectors.crawldb_rocksdb import CrawlDb
+from connectors.exports import PageRow, place
+from infra.folder import DATABASE, read_status
+from schemas.records import DeadLetter, DiscoveredUrl, Source
+from streams.core.admit import Admission, Memo
+from streams.core.explain import Sentence, explain_host, explain_unknown, explain_url
+from streams.core.failures import UsageError
+from streams.core.hosts import HostState, decode_host
+from streams.core.policy import CrawlPolicy
+from streams.core.progress import Counts, Progress
+from streams.core.rows import HOST_ID_BYTES, QueueClass, Status, UrlRow, decode_row, due_ms_of
+from streams.core.rules.robots import RobotsRules
+from streams.core.rules.scope import Scope
+from streams.core.rules.urls import host_id, host_key, normalize, url_id
+from streams.core.turn import Family
+
+_decode_seeds = msgspec.msgpack.Decoder(tuple[str, ...]).decode
+_decode_dead = msgspec.msgpack.Decoder(DeadLetter).decode
+_STATE_WORDS = {
+    Status.NEW: "queued",
+    Status.FETCHED: "fetched",
+    Status.REDIRECT: "redirect",
+    Status.FAILED: "failed",
+    Status.GONE: "tombstone",
+    Status.DENIED: "denied",
+    Status.REFUSED: "refused",
+}
+
+
+class Reader:
+    """Sees what was committed when it was opened."""
+
+    def __init__(self, root: Path, policy: CrawlPolicy, scope: Callable[[Sequence[str]], Scope]) -> None:
+        """Raises StoreFailed when the database cannot be read."""
+        self._root = root
+        self._policy = policy
+        self._scratch = Path(tempfile.mkdtemp(prefix="headrace-reader-"))
+        try:
+            self._db = CrawlDb(root / DATABASE, secondary=self._scratch)
+            self._db.catch_up()
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+        seeds = self._db.meta("seeds")
+        self._scope = scope(() if seeds is None else _decode_seeds(seeds))
+
+    def close(self) -> None:
+        self._db.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def progress(self) -> Progress | None:
+        """The last snapshot of the run that holds the folder; None when none does."""
+        return read_status(self._root)
+
+    def hosts(self) -> Iterator[HostState]:
+        for _, raw in self._db.scan(Family.HOST):
+            yield decode_host(raw)
+
+    def counts(self) -> Counts:
+        """Over all runs, from the hosts' own counts: no look at any URL."""
+        known = queued = hosts = patterns = 0
+        by_status = [0] * len(Status)
+        for host in self.hosts():
+            hosts += 1
+            known += host.known
+            queued += host.queued[QueueClass.NEW] + host.queued[QueueClass.RETRY]
+            patterns += host.paused_patterns
+            for at, number in enumerate(host.statuses):
+                by_status[at] += number
+        return Counts(
+            pages=by_status[Status.FETCHED],
+            urls_known=known,
+            urls_queued=queued,
+            hosts_known=hosts,
+            dead_letters=sum(1 for _ in self._db.scan(Family.DEAD)),
+            robots_denied=by_status[Status.DENIED],
+            paused_patterns=patterns,
+            statuses={_STATE_WORDS[status]: by_status[status] for status in Status if by_status[status]},
+        )
+
+    def pages(self) -> Iterator[PageRow]:
+        """Every known URL, host by host."""
+        for key, raw in self._db.scan(Family.URL):
+            yield page_row(key[HOST_ID_BYTES:], decode_row(raw))
+
+    def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:
+        """By key, oldest first."""
+        letters = [(key.hex(), _decode_dead(raw)) for key, raw in self._db.scan(Family.DEAD)]
+        letters.sort(key=lambda letter: (letter[1].failed_ms, letter[0]))
+        yield from letters
+
+    def explain(self, url_or_host: str, now_ms: int) -> list[Sentence]:
+        """(label, sentence), the decisive one first. Raises UsageError for what is neither a URL nor a host."""
+        text = url_or_host.strip()
+        if "://" in text:
+            url = normalize(text)
+            if url is None:
+                raise UsageError(f"explain: needed a URL or a host, got {text!r}; try https://example.org/page")
+            if text.rstrip("/") != host_key(url) or self._row(url) is not None:
+                return self._explain_url(url, now_ms)
+            return self._explain_host([host_key(url)], text, now_ms)
+        bare = normalize("http://" + text)
+        if bare is None:
+            raise UsageError(f"explain: needed a URL or a host, got {text!r}; try example.org")
+        authority = host_key(bare).partition("://")[2]
+        if bare != host_key(bare) + "/":
+            return self._explain_url(self._known_twin(bare), now_ms)
+        return self._explain_host([f"https://{authority}", f"http://{authority}"], text, now_ms)
+
+    def _known_twin(self, http_url: str) -> str:
+        https_url = "https" + http_url[4:]
+        return https_url if self._row(https_url) is not None else http_url
+
+    def _explain_host(self, keys: list[str], named: str, now_ms: int) -> list[Sentence]:
+        sentences: list[Sentence] = []
+        for key in keys:
+            host = self._host(key)
+            if host is not None:
+                sentences += explain_host(host, now_ms, self._policy)
+        return sentences or [("now", f"{named}: the crawl does not know this host")]
+
+    def _explain_url(self, url: str, now_ms: int) -> list[Sentence]:
+        row, host = self._row(url), self._host(host_key(url))
+        if row is None or host is None:
+            found = DiscoveredUrl(url=url, host_key=host_key(url), source=Source.LINK, discovered_ms=now_ms, depth=1)
+            reason = Admission(self._db, self._policy, self._scope, Memo(1)).refusal(found)
+            sentences = explain_unknown(url, reason)
+            return sentences + (explain_host(host, now_ms, self._policy) if host is not None else [])
+        raw = self._db.get(Family.RULES, host_id(host.host_key))
+        rules = None if raw is None else RobotsRules.decode(raw)
+        in_flight = any(lease.url_id == url_id(url) for lease in host.in_flight.values())
+        sentences = explain_url(row, in_flight, host, rules, now_ms, self._policy)
+        return sentences + [
+            ("host", text) if label == "now" else (label, text) for label, text in self._host_words(host, now_ms)
+        ]
+
+    def _host_words(self, host: HostState, now_ms: int) -> list[Sentence]:
+        return explain_host(host, now_ms, self._policy)
+
+    def _row(self, url: str) -> UrlRow | None:
+        raw = self._db.get(Family.URL, host_id(host_key(url)) + url_id(url))
+        return None if raw is None else decode_row(raw)
+
+    def _host(self, key: str) -> HostState | None:
+        raw = self._db.get(Family.HOST, host_id(key))
+        return None if raw is None else decode_host(raw)
+
+
+def page_row(url_id_: bytes, row: UrlRow) -> PageRow:
+    """A row as it is exported."""
+    visit = row.visit
+    due_ms = due_ms_of(row.place) if row.place and row.place[0] != QueueClass.NEW else None
+    common = {
+        "url": row.url,
+        "url_id": url_id_.hex(),
+        "kind": row.kind.value,
+        "state": _STATE_WORDS[row.status],
+        "source": row.source.value,
+        "depth": row.depth,
+        "url_version": row.version,
+        "next_due_ms": due_ms,
+    }
+    if visit is None:
+        return PageRow(**common)  # type: ignore[arg-type]
+    parsed = visit.extractor_version > 0
+    return PageRow(
+        **common,  # type: ignore[arg-type]
+        status=visit.status or None,
+        error=visit.error or visit.parse_error,
+        fetched_ms=visit.fetched_ms,
+        content_hash=visit.content_hash.hex() or None,
+        body=place(visit.body),
+        content=place(visit.content),
+        text=place(visit.text),
+        body_bytes=visit.body_bytes if visit.content is not None else None,
+        content_type=visit.content_type,
+        etag=visit.etag,
+        last_modified=visit.last_modified,
+        redirect_target=visit.redirect_target,
+        title=visit.title or None,
+        canonical=visit.canonical,
+        index=visit.index if parsed else None,
+        simhash=f"{visit.simhash:016x}" if visit.simhash else None,
+        links=visit.links if parsed else None,
+    )

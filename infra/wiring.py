@@ -1,0 +1,204 @@
+"""The only place that chooses adapters: a crawl's folder opened for writing (`open_engine`) or reading."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from connectors import fetchlog
+from connectors.crawldb_rocksdb import CrawlDb
+from connectors.files import Files, StoreFailed
+from connectors.parser_pool import ParserPool
+from connectors.segments_local import LocalSegments
+from infra.folder import DATABASE, PLACES, Folder, read_manifest
+from infra.reader import Reader
+from infra.settings import Settings, product_token, user_agent_header
+from infra.web import open_web, version
+from schemas.records import DiscoveredUrl, FetchLogRow
+from streams.core.failures import CrawlError
+from streams.core.owner import Owner
+from streams.core.parse import EXTRACTOR_VERSION
+from streams.core.policy import CrawlPolicy, ParseLimits
+from streams.core.rules.scope import Scope, ScopeMode
+from streams.core.turn import Family
+from streams.embedded import Engine, Limits
+
+__all__ = ["open_engine", "open_reader", "policy_of", "requeue_dead_letters"]
+
+_decode_seeds = msgspec.msgpack.Decoder(tuple[str, ...]).decode
+_decode_position = msgspec.msgpack.Decoder(tuple[tuple[str, int], ...]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def wall_clock_ms() -> int:
+    """UTC since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def open_engine(
+    settings: Settings,
+    seeds: Sequence[DiscoveredUrl],
+    out: Path,
+    *,
+    refresh: bool = False,
+    now: Callable[[], int] = wall_clock_ms,
+    files: Files | None = None,
+    seed: int | None = None,
+) -> Engine:
+    """A crawl in the folder `out`, new or resumed. Raises CrawlError with a sentence for people.
+
+    `seed`: of the jitter, for tests; else the system's randomness.
+    """
+    folder = Folder(out, now_ms=now())
+    try:
+        return _assemble(settings, seeds, folder, refresh=refresh, now=now, files=files, seed=seed)
+    except StoreFailed as error:
+        folder.close()
+        raise CrawlError(str(error)) from error
+    except BaseException:
+        folder.close()
+        raise
+
+
+def _assemble(
+    settings: Settings,
+    seeds: Sequence[DiscoveredUrl],
+    folder: Folder,
+    *,
+    refresh: bool,
+    now: Callable[[], int],
+    files: Files | None,
+    seed: int | None,
+) -> Engine:
+    root, crawl = folder.root, settings.crawl
+    db = CrawlDb(root / DATABASE)
+    epoch = int.from_bytes(db.meta("epoch") or b"\0", "big") + 1
+    kept = _decode_seeds(db.meta("seeds") or _encode(()))
+    scope = scope_of(settings, (*kept, *(one.url for one in seeds)))
+    db.commit(meta={"epoch": epoch.to_bytes(8, "big"), "seeds": _encode(scope.seeds)})
+    policy = policy_of(settings)
+    jitter = random.Random(seed).random if seed is not None else random.SystemRandom().random
+    owner = Owner(db, policy, scope, epoch=epoch, jitter=jitter)
+    segments = LocalSegments(
+        root,
+        crawl_id=folder.manifest.crawl_id,
+        epoch=epoch,
+        info=(("software", f"Headrace/{version()}"), ("http-header-user-agent", user_agent_header(crawl, version()))),
+        segment_bytes_max=settings.store.segment_bytes_max,
+        files=files,
+    )
+    segments.recover(_decode_position(db.meta("segments") or _encode(())))
+    workers = crawl.workers or max(1, (os.cpu_count() or 1) - 1)
+
+    def widen(urls: Sequence[str]) -> dict[str, bytes]:
+        grown = owner.admission.scope.with_seeds(urls)
+        owner.set_scope(grown)
+        return {"seeds": _encode(grown.seeds)}
+
+    def write_log(first: int, rows: Sequence[FetchLogRow]) -> None:
+        fetchlog.write_segment(fetchlog.segment_path(root, epoch, first), rows, files)
+
+    return Engine(
+        owner=owner,
+        db=db,
+        make_web=lambda: open_web(settings, now),
+        make_parser=lambda: _parser(settings, workers),
+        segments=segments,
+        write_log=write_log,
+        limits=Limits(
+            fetches_max=crawl.fetch_concurrency,
+            parses_max=workers * 4,
+            pages_max=crawl.pages_max,
+            time_ms_max=None if crawl.time_max_s is None else crawl.time_max_s * 1_000,
+            wait_ms_max=crawl.wait_max_s * 1_000,
+        ),
+        seeds=seeds,
+        now=now,
+        publish=folder.publish,
+        on_new_seeds=widen,
+        close=folder.close,
+        refresh=refresh,
+        out=str(root),
+        places=PLACES,
+    )
+
+
+def _parser(settings: Settings, workers: int) -> ParserPool:
+    return ParserPool(workers=workers, limits=_parse_limits(settings), product_token=product_token(settings.crawl))
+
+
+def _parse_limits(settings: Settings) -> ParseLimits:
+    return ParseLimits(**{name: getattr(settings.parse, name) for name in ParseLimits.__struct_fields__})
+
+
+def scope_of(settings: Settings, seeds: Sequence[str]) -> Scope:
+    crawl = settings.crawl
+    return Scope(
+        seeds=tuple(dict.fromkeys(seeds)),
+        mode=ScopeMode(crawl.scope.value),
+        depth_max=crawl.depth_max,
+        include=crawl.include,
+        exclude=crawl.exclude,
+    )
+
+
+def policy_of(settings: Settings) -> CrawlPolicy:
+    """What the owner grants, admits and completes under."""
+    return CrawlPolicy(
+        politeness=settings.politeness,
+        duration_ms_max=settings.fetch.duration_ms_max,
+        depth_max=settings.crawl.depth_max,
+        extractor_version=EXTRACTOR_VERSION,
+    )
+
+
+def open_reader(out: Path, settings: Settings | None = None) -> Reader:
+    """The folder read only, also while a crawl runs in it. Raises CrawlError."""
+    if not out.is_dir() or read_manifest(out) is None:
+        raise CrawlError(f"{out}: needed a crawl's folder, but there is no crawl in it; headrace crawl makes one")
+    settings = settings or Settings()
+    try:
+        return Reader(out, policy_of(settings), lambda seeds: scope_of(settings, seeds))
+    except StoreFailed as error:
+        raise CrawlError(str(error)) from error
+
+
+def requeue_dead_letters(
+    out: Path, keys: Sequence[str] | Literal["all"], *, now: Callable[[], int] = wall_clock_ms
+) -> int:
+    """Put URLs that were given up back among those to be fetched, and forget their letters. Returns how many."""
+    if not out.is_dir() or read_manifest(out) is None:
+        raise CrawlError(f"{out}: needed a crawl's folder, but there is no crawl in it")
+    folder = Folder(out, now_ms=now())
+    try:
+        db = CrawlDb(folder.root / DATABASE)
+        try:
+            owner = Owner(db, CrawlPolicy(), Scope(seeds=()), epoch=0, jitter=lambda: 0.0)
+            chosen = _chosen_letters(db, keys, out)
+            turn = owner.requeue_dead(chosen, now())
+            db.commit(turn.writes)
+            return len(chosen)
+        finally:
+            db.close()
+    except StoreFailed as error:
+        raise CrawlError(str(error)) from error
+    finally:
+        folder.close()
+
+
+def _chosen_letters(db: CrawlDb, keys: Sequence[str] | Literal["all"], out: Path) -> list[bytes]:
+    known = {key.hex() for key, _ in db.scan(Family.DEAD)}
+    if keys == "all":
+        return [bytes.fromhex(key) for key in sorted(known)]
+    for key in keys:
+        if key not in known:
+            raise CrawlError(
+                f"{out}: needed the key of a dead letter, got {key!r}; headrace dead-letters {out} list shows them", 2
+            )
+    return [bytes.fromhex(key) for key in dict.fromkeys(keys)]

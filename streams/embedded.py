@@ -1,0 +1,533 @@
+"""Runner A: a crawl in one process, without servers, on local disk.
+
+One task owns all state and works in groups. For each group, in this order:
+
+1. store: bodies and parsed records of the group are appended to the segments (in memory);
+2. decide: the owner handles the group's events and grants (pure);
+3. make durable, in a thread: the segments are synced, then one synced RocksDB batch takes the owner's writes, the
+   segments' position, the content index and the fetch log's journal;
+4. release: only now are leases fetched and bodies parsed.
+
+A crash at any point leaves the last batch: segments are cut back to its position, leases that were out are closed and
+leased again one delay later, bodies that waited to be parsed are parsed.
+Backpressure: a group is bounded; leases are granted only while requests, unstored bodies and unparsed pages are below
+their limits. What waits to be parsed is durable and small (a reference), so nothing else needs a bound of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from connectors.crawldb_rocksdb import CrawlDb
+from connectors.files import StoreFailed
+from connectors.ports import Fetched, ParseOutput, Parser, Response, StoredContent, Web
+from connectors.segments_local import LocalSegments
+from schemas.records import (
+    BodyRef,
+    DiscoveredUrl,
+    FetchLease,
+    FetchLogRow,
+    Outcome,
+    ParsedPage,
+    ParseTask,
+    StoredResult,
+)
+from streams.core import policy as bounds
+from streams.core.failures import EXIT_FAILED, EXIT_INTERRUPTED
+from streams.core.hosts import NEVER_MS
+from streams.core.owner import Event, Owner
+from streams.core.progress import EndReason, Progress, State, Summary
+from streams.core.rows import QueueClass
+from streams.core.tasks import decode_task
+from streams.core.turn import Family, Turn
+from streams.tally import Tally
+
+Position = tuple[tuple[str, int], ...]
+encode_position = msgspec.msgpack.Encoder().encode
+encode_row = msgspec.msgpack.Encoder().encode
+decode_row = msgspec.msgpack.Decoder(FetchLogRow).decode
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The runner's own bounds."""
+
+    fetches_max: int = 256
+    parses_max: int = 8  # bodies at the parsers at once
+    parse_backlog_max: int = bounds.PARSE_BACKLOG_MAX  # beyond, nothing is granted
+    store_backlog_bytes_max: int = bounds.STORE_BACKLOG_BYTES_MAX  # fetched and not yet durable
+    pages_max: int | None = None
+    time_ms_max: int | None = None
+    wait_ms_max: int = 20 * bounds.MINUTE_MS  # how long to linger when nothing is ready
+
+
+class _Group(msgspec.Struct):
+    """What one group adds to the store."""
+
+    content: dict[bytes, StoredContent] = msgspec.field(default_factory=dict)
+    stored: dict[bytes, tuple[StoredResult, bool]] = msgspec.field(default_factory=dict)  # by lease; True: a duplicate
+    bodies: dict[bytes, bytes] = msgspec.field(default_factory=dict)  # by url_id: to be parsed without reading back
+    fetched: list[Fetched] = msgspec.field(default_factory=list)
+
+
+class Engine:
+    """Drives the core for one folder. `run` once; `drain`, `stop` and `progress` from the same event loop."""
+
+    def __init__(
+        self,
+        *,
+        owner: Owner,
+        db: CrawlDb,
+        make_web: Callable[[], Web],
+        make_parser: Callable[[], Parser],
+        segments: LocalSegments,
+        write_log: Callable[[int, Sequence[FetchLogRow]], None],
+        limits: Limits,
+        seeds: Sequence[DiscoveredUrl],
+        now: Callable[[], int],
+        publish: Callable[[Progress], None],
+        on_new_seeds: Callable[[Sequence[str]], dict[str, bytes]],
+        close: Callable[[], None],
+        refresh: bool = False,
+        out: str = "",
+        places: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """`now`: UTC in ms. `publish`: takes a snapshot each second. `make_*`: called once the event loop runs.
+
+        `on_new_seeds`: widens the scope by redirect targets of seeds, and says what of it is to be kept.
+        `write_log`: (number of the first row, rows) → a durable segment of the fetch log.
+        """
+        self._owner = owner
+        self._db = db
+        self._make_web, self._make_parser = make_web, make_parser
+        self._web: Web | None = None
+        self._parser: Parser | None = None
+        self._segments = segments
+        self._write_log = write_log
+        self._limits = limits
+        self._seeds = seeds
+        self._now = now
+        self._publish = publish
+        self._on_new_seeds = on_new_seeds
+        self._close_folder = close
+        self._refresh = refresh
+        self._out, self._places = out, places
+        self._inbox: deque[Fetched | ParseOutput] = deque()
+        self._wake = asyncio.Event()
+        self._fetches: set[asyncio.Task[None]] = set()
+        self._parses: set[asyncio.Task[None]] = set()
+        self._to_parse: deque[tuple[ParseTask, bytes | None]] = deque()
+        self._to_parse_bytes = 0
+        self._unstored_bytes = 0
+        self._draining = self._stopping = False
+        self._end: tuple[EndReason, str] | None = None
+        self._drained_for = EndReason.DRAINED
+        self._failure: BaseException | None = None
+        self._log_next = self._log_first = 0
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._started_ms = now()
+        self._last_group_s = 0.0
+        self.tally = Tally(self._started_ms, limits.pages_max)
+
+    # --- the command line's handles --------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        self._draining = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        self._draining = self._stopping = True
+        self._wake.set()
+
+    def progress(self) -> Progress:
+        state = State.DONE if self._end else State.DRAINING if self._draining else State.RUNNING
+        return self.tally.progress(
+            state,
+            self._owner,
+            self._now(),
+            in_flight=len(self._fetches),
+            store_backlog=sum(isinstance(item, Fetched) for item in self._inbox),
+            parse_backlog=self._parse_backlog(),
+        )
+
+    # --- the run ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> Summary:
+        """Until done, drained or failed. The folder is closed when this returns."""
+        reason, detail, exit_code = EndReason.FAILED, "", EXIT_FAILED
+        try:
+            await self._start()
+            while self._end is None:
+                await self._group()
+            reason, detail = self._end
+            exit_code = EXIT_INTERRUPTED if reason is EndReason.STOPPED else 0
+        except StoreFailed as error:
+            detail = str(error)
+        finally:
+            await self._shut_down(clean=exit_code != EXIT_FAILED)
+        self._end = (reason, detail)
+        progress = self.progress()
+        self._publish(progress)
+        left, count = self.tally.hosts_left(self._owner, self._now())
+        summary = Summary(
+            progress=progress,
+            reason=reason,
+            reason_detail=detail,
+            exit_code=exit_code,
+            hosts_left=left,
+            hosts_left_count=count,
+            out=self._out,
+            places=self._places,
+        )
+        self._db.close()
+        self._close_folder()
+        return summary
+
+    async def _start(self) -> None:
+        """Take over what is durable, then admit the seeds."""
+        self._web, self._parser = self._make_web(), self._make_parser()
+        rows = list(self._db.log_rows())
+        self._log_first = rows[0][0] if rows else int.from_bytes(self._db.meta("log_next") or b"\0", "big")
+        self._log_next = rows[-1][0] + 1 if rows else self._log_first
+        await self._commit(self._owner.adopt(self._now(), close_leases=True), _Group())
+        if self._refresh:
+            await self._refresh_all()
+        for _, raw in self._db.tasks():
+            self._to_parse.append((decode_task(raw), None))
+        for at in range(0, len(self._seeds), bounds.GROUP_EVENTS_MAX):
+            batch = self._seeds[at : at + bounds.GROUP_EVENTS_MAX]
+            await self._commit(self._owner.decide([batch], self._now(), 0), _Group())
+        self._feed_parsers()
+        self._publish(self.progress())
+
+    async def _refresh_all(self) -> None:
+        """Every known URL that rests is due now."""
+        batch: list[bytes] = []
+        for key, _ in self._db.scan(Family.QUEUE):
+            if key[10] == QueueClass.REVISIT:
+                batch.append(key)
+            if len(batch) >= 2_000:
+                await self._commit(self._owner.refresh(batch, self._now()), _Group())
+                batch = []
+        await self._commit(self._owner.refresh(batch, self._now()), _Group())
+
+    async def _group(self) -> None:
+        """Wait for work, then store, decide, make durable, release."""
+        await self._work()
+        if self._failure is not None:
+            raise self._failure
+        group = _Group()
+        events = self._take(group)
+        turn = self._owner.decide(events, self._now(), self._room())
+        await self._commit(turn, group)
+        self.tally.turn(turn, group.fetched)
+        self._release(turn, group)
+        self._consider_end(turn)
+
+    async def _work(self) -> None:
+        """Return when there is something to do, no sooner than a short while after the last group.
+
+        Small groups cost two syncs and a batch each; while requests are out anyway, waiting some ms for the next
+        answers costs no throughput. An idle engine does not wait: the first event of a quiet time is decided at once.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._inbox and not self._stopping and self._failure is None:
+            wait_ms = max(0, self._owner.next_ms() - self._now())
+            if (wait_ms == 0 and self._room() > 0) or (self._draining and not self._fetches and not self._parses):
+                break
+            if wait_ms == 0 or wait_ms > bounds.HEARTBEAT_MS:
+                wait_ms = bounds.HEARTBEAT_MS
+            self._wake.clear()
+            timer = loop.call_later(wait_ms / 1_000, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+            if wait_ms == bounds.HEARTBEAT_MS:
+                break
+        pause_s = self._last_group_s + bounds.GROUP_MS_MIN / 1_000 - loop.time()
+        if pause_s > 0 and len(self._inbox) < bounds.GROUP_EVENTS_MAX:
+            await asyncio.sleep(pause_s)
+        self._last_group_s = loop.time()
+
+    def _room(self) -> int:
+        """How many leases may be granted now."""
+        limits = self._limits
+        if self._draining or self._parse_backlog() >= limits.parse_backlog_max:
+            return 0
+        if self._unstored_bytes >= limits.store_backlog_bytes_max:
+            return 0
+        room = limits.fetches_max - len(self._fetches)
+        if limits.pages_max is not None:
+            unsettled = sum(isinstance(item, Fetched) for item in self._inbox)
+            room = min(room, limits.pages_max - self.tally.pages - len(self._fetches) - unsettled)
+        return max(0, room)
+
+    def _parse_backlog(self) -> int:
+        return len(self._to_parse) + len(self._parses)
+
+    # --- 1 store ---------------------------------------------------------------------------------------------------
+
+    def _take(self, group: _Group) -> list[Event]:
+        """The inbox as events, in order of arrival; what they carry goes to the segments."""
+        events: list[Event] = []
+        for _ in range(min(len(self._inbox), bounds.GROUP_EVENTS_MAX)):
+            item = self._inbox.popleft()
+            if isinstance(item, Fetched):
+                group.fetched.append(item)
+                events.append(item.result)
+                if item.response is not None:
+                    self._unstored_bytes -= len(item.response.body)
+                    if item.result.outcome is Outcome.FETCHED:
+                        events.append(self._store(group, item, item.response))
+            else:
+                events.append(self._keep_parsed(item))
+        return events
+
+    def _store(self, group: _Group, fetched: Fetched, response: Response) -> StoredResult:
+        """Append the body, or a revisit record if the same bytes lie stored already."""
+        result = fetched.result
+        content_hash = hashlib.sha256(response.body).digest()
+        known = group.content.get(content_hash) or self._db.content(content_hash)
+        ref = self._segments.append_response(result.url, response, content_hash, known)
+        if known is None:
+            group.content[content_hash] = StoredContent(ref, result.url, response.fetched_ms)
+        stored = StoredResult(
+            lease_id=result.lease_id,
+            host_key=result.host_key,
+            url_id=result.url_id,
+            url_version=result.url_version,
+            content_hash=content_hash,
+            body=ref,
+            content=ref if known is None else known.content,
+            content_type=result.content_type,
+            robots_tags=_header_lines(response, b"x-robots-tag"),
+            link_headers=_header_lines(response, b"link"),
+        )
+        group.stored[result.lease_id] = (stored, known is not None)
+        if known is not None:
+            self.tally.duplicate()
+        group.bodies[result.url_id] = response.body
+        return stored
+
+    def _keep_parsed(self, output: ParseOutput) -> ParsedPage:
+        if output.page.error and not output.text and not output.records:
+            return output.page
+        return msgspec.structs.replace(output.page, text=self._segments.append_parsed(output))
+
+    # --- 3 make durable --------------------------------------------------------------------------------------------
+
+    async def _commit(self, turn: Turn, group: _Group) -> None:
+        meta: dict[str, bytes] = {}
+        if turn.new_seeds:
+            meta.update(self._on_new_seeds(turn.new_seeds))
+        log = [(self._log_next + at, encode_row(row)) for at, row in enumerate(self._log_rows(turn, group))]
+        if turn.writes or log or group.stored:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._disk, self._make_durable, turn, group, meta, log)
+        self._log_next += len(log)
+        self._owner.committed(turn)
+        if self._log_next - self._log_first >= bounds.FETCH_LOG_ROWS_MAX:
+            await asyncio.get_running_loop().run_in_executor(self._disk, self._seal_log)
+
+    def _make_durable(self, turn: Turn, group: _Group, meta: dict[str, bytes], log: list[tuple[int, bytes]]) -> None:
+        self._segments.sync()
+        meta["segments"] = encode_position(self._segments.position())
+        self._db.commit(turn.writes, meta=meta, content=group.content, log=log)
+
+    def _seal_log(self) -> None:
+        """Move the journal's rows into a Parquet segment, then forget them."""
+        rows: list[FetchLogRow] = []
+        first = self._log_first
+        for sequence, raw in self._db.log_rows():
+            rows.append(decode_row(raw))
+            if len(rows) == bounds.FETCH_LOG_ROWS_MAX:
+                self._write_log(first, rows)
+                rows, first = [], sequence + 1
+        if rows:
+            self._write_log(first, rows)
+        self._log_first = self._log_next
+        self._db.commit(meta={"log_next": self._log_next.to_bytes(8, "big")}, log_end=self._log_next)
+
+    def _log_rows(self, turn: Turn, group: _Group) -> list[FetchLogRow]:
+        rows = []
+        for entry in turn.log:
+            result, lease = entry.result, entry.lease
+            stored, duplicate = group.stored.get(result.lease_id, (None, False))
+            rows.append(
+                FetchLogRow(
+                    started_ms=result.started_ms,
+                    finished_ms=result.finished_ms,
+                    url=result.url,
+                    host_key=result.host_key,
+                    kind=result.kind,
+                    outcome=result.outcome,
+                    lease_id=result.lease_id,
+                    url_version=lease.url_version,
+                    attempt=lease.attempt,
+                    policy_version=entry.policy_version,
+                    owner_epoch=self._owner.epoch,
+                    delay_ms=entry.delay_ms,
+                    status=result.status,
+                    error=result.error,
+                    address=result.address,
+                    wire_bytes=result.wire_bytes,
+                    body_bytes=result.body_bytes,
+                    content_type=result.content_type,
+                    content_hash=b"" if stored is None else stored.content_hash,
+                    body=None if stored is None else stored.body,
+                    duplicate=duplicate,
+                    redirect_target=result.redirect_target,
+                    retry_after_ms=result.retry_after_ms,
+                    robots=None if result.robots is None else result.robots.decision,
+                )
+            )
+        return rows
+
+    # --- 4 release -------------------------------------------------------------------------------------------------
+
+    def _release(self, turn: Turn, group: _Group) -> None:
+        for lease in turn.leases:
+            task = asyncio.create_task(self._fetch(lease))
+            self._fetches.add(task)
+        for parse in turn.tasks:
+            body = group.bodies.get(parse.url_id)
+            if body is not None and self._to_parse_bytes + len(body) > bounds.PARSE_BACKLOG_BYTES_MAX:
+                body = None  # it is read back when its turn comes
+            self._to_parse_bytes += len(body or b"")
+            self._to_parse.append((parse, body))
+        self._feed_parsers()
+
+    async def _fetch(self, lease: FetchLease) -> None:
+        assert self._web is not None
+        try:
+            fetched = await self._web.fetch(lease)
+        except asyncio.CancelledError:
+            return
+        except BaseException as error:
+            self._fail(error)
+            return
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._fetches.discard(task)
+        if fetched.response is not None:
+            self._unstored_bytes += len(fetched.response.body)
+        self._inbox.append(fetched)
+        self._wake.set()
+
+    def _feed_parsers(self) -> None:
+        while self._to_parse and len(self._parses) < self._limits.parses_max and not self._stopping:
+            parse, body = self._to_parse.popleft()
+            self._to_parse_bytes -= len(body or b"")
+            self._parses.add(asyncio.create_task(self._parse(parse, body)))
+
+    async def _parse(self, task: ParseTask, body: bytes | None) -> None:
+        assert self._parser is not None
+        try:
+            if body is None:
+                body = await asyncio.get_running_loop().run_in_executor(None, self._read, task.content)
+            output = await self._parser.parse(task, body) if body is not None else _unreadable(task)
+        except asyncio.CancelledError:
+            return
+        except BaseException as error:
+            self._fail(error)
+            return
+        finally:
+            current = asyncio.current_task()
+            assert current is not None
+            self._parses.discard(current)
+        self._inbox.append(output)
+        self._wake.set()
+        self._feed_parsers()
+
+    def _read(self, ref: BodyRef) -> bytes | None:
+        try:
+            return self._segments.read(ref)
+        except StoreFailed:
+            return None
+
+    def _fail(self, error: BaseException) -> None:
+        """A fault of ours in a task: the run ends with it, where it can be seen."""
+        self._failure = self._failure or error
+        self._wake.set()
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def _consider_end(self, turn: Turn) -> None:
+        now_ms, limits = self._now(), self._limits
+        self._publish_each_second(now_ms)
+        if limits.time_ms_max is not None and now_ms - self._started_ms >= limits.time_ms_max and not self._draining:
+            self._draining = True
+            self._drained_for = EndReason.TIME_LIMIT
+        if self._stopping:
+            self._end = (EndReason.STOPPED, "")
+        elif self._fetches or self._inbox or self._parse_backlog() or turn.leases:
+            return
+        elif self._draining:
+            self._end = (self._drained_for, "")
+        elif limits.pages_max is not None and self.tally.pages >= limits.pages_max:
+            self._end = (EndReason.PAGE_LIMIT, "")
+        else:
+            self._end = self._idle_end(now_ms)
+
+    def _idle_end(self, now_ms: int) -> tuple[EndReason, str] | None:
+        """Nothing is out: is there anything to wait for?"""
+        next_ms = self._owner.next_pending_ms(self._started_ms, now_ms + self._limits.wait_ms_max)
+        if next_ms <= now_ms + self._limits.wait_ms_max:
+            return None
+        totals = self._owner.totals
+        if not totals.queued_new and not totals.queued_retry:
+            return EndReason.COMPLETE, ""
+        detail = f"within {self._limits.wait_ms_max // 1_000} s"
+        if next_ms < NEVER_MS:
+            detail += f"; next in {(next_ms - now_ms) // 1_000} s"
+        return EndReason.NOTHING_DUE, detail
+
+    def _publish_each_second(self, now_ms: int) -> None:
+        if now_ms - self.tally.published_ms >= bounds.SECOND_MS:
+            self.tally.published_ms = now_ms
+            self._publish(self.progress())
+
+    async def _shut_down(self, *, clean: bool) -> None:
+        """Abandon what is out; keep what is decided. Abandoned leases are closed by the next start."""
+        for task in (*self._fetches, *self._parses):
+            task.cancel()
+        await asyncio.gather(*self._fetches, *self._parses, return_exceptions=True)
+        if self._web is not None:
+            await self._web.close()
+        if self._parser is not None:
+            await self._parser.close()
+        if clean:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._disk, self._close_store)
+        self._disk.shutdown()
+
+    def _close_store(self) -> None:
+        if self._log_next > self._log_first:
+            self._seal_log()
+        self._segments.close()
+
+
+def _header_lines(response: Response, name: bytes) -> tuple[str, ...]:
+    return tuple(value.decode("latin-1") for key, value in response.headers if key.lower() == name)
+
+
+def _unreadable(task: ParseTask) -> ParseOutput:
+    """The stored body cannot be read back: the page keeps its record, and loses links and text."""
+    return ParseOutput(
+        ParsedPage(
+            url_id=task.url_id,
+            host_key=task.host_key,
+            url=task.url,
+            url_version=task.url_version,
+            kind=task.kind,
+            depth=task.depth,
+            fetched_ms=task.fetched_ms,
+            extractor_version=task.extractor_version,
+            error="body_unreadable",
+        )
+    )
