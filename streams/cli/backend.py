@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from connectors.exports import PageRow
 from infra.settings import Settings
 from schemas.records import DeadLetter, DiscoveredUrl
 from streams.core.progress import Counts, Progress, Summary
+
+if TYPE_CHECKING:
+    from connectors.exports import PageRow
 
 __all__ = ["Backend", "CrawlReader", "Engine", "default_backend"]
 
@@ -60,7 +62,7 @@ class Backend(Protocol):
     """All of these raise `CrawlError` with a sentence for people."""
 
     def open_engine(
-        self, settings: Settings, seeds: list[DiscoveredUrl], out: Path, *, refresh: bool = False
+        self, settings: Settings, seeds: Sequence[DiscoveredUrl], out: Path, *, refresh: bool = False
     ) -> Engine: ...
 
     def open_reader(self, out: Path) -> CrawlReader: ...
@@ -68,17 +70,8 @@ class Backend(Protocol):
     def requeue_dead_letters(self, out: Path, keys: Sequence[str] | Literal["all"]) -> int: ...
 
 
-class _Wired:
-    """The real one."""
-
-    def __init__(self) -> None:
-        import importlib
-
-        wiring = importlib.import_module("infra.wiring")
-        self.open_engine: Callable[..., Engine] = wiring.open_engine
-        self.open_reader: Callable[[Path], CrawlReader] = wiring.open_reader
-        self.requeue_dead_letters: Callable[..., int] = wiring.requeue_dead_letters
-
-
 def default_backend() -> Backend:
-    return _Wired()
+    """The real one. A module fits a protocol of functions."""
+    from infra import wiring
+
+    return wiring

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from streams.cli.seeds import url_of
 from streams.cli.shell import Shell
 from streams.cli.words import printable
 from streams.core.failures import EXIT_DONE, UsageError
@@ -27,12 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, shell: Shell) -> int:
     what = arguments.what.strip()
-    if "/" in what:
-        url, problem = url_of(what)
-        if url is None:
-            raise UsageError(problem)
-        what = url
-    elif not what:
+    if not what:
         raise UsageError("explain: needed a URL or a host, came nothing")
     reader = shell.backend.open_reader(arguments.dir)
     try:

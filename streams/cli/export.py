@@ -31,9 +31,7 @@ ROW_NAMES = {"pages": "URL", "links": "link", "cdxj": "record"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dir", type=Path, metavar="DIR", help="the crawl's folder")
-    parser.add_argument(
-        "--to", metavar="FILE", help="pages.parquet, pages.jsonl, links.parquet, links.jsonl, crawl.cdxj"
-    )
+    parser.add_argument("--to", metavar="FILE", help="its name says what it holds: pages.*, links.* or *.cdxj")
     parser.add_argument("--json", action="store_true", help="what was written, as one JSON object")
 
 
