@@ -57,6 +57,8 @@ def encode_batch(batch: Sequence[msgspec.Struct]) -> bytes:
     """Records of one kind, at least one, in their order. Raises `BadRecord` as `encode` does."""
     assert batch, "an empty batch is not sent"
     kind = type(batch[0])
+    if len(batch) == 1:
+        return encode(batch[0])  # half the cost: fastavro parses an array's schema again on each call
     assert all(type(record) is kind for record in batch), "a batch holds one kind of record"
     convert = _to_avro(kind)
     return _write(kind, batch=True, value=batch, convert=lambda records: [convert(record) for record in records])
@@ -81,9 +83,9 @@ def decode_any(data: bytes) -> tuple[msgspec.Struct, ...]:
 
 
 def from_avro(kind: type[R], value: dict[str, Any]) -> R:
-    """A struct from what fastavro read under the newest schema of `kind`. Raises `BadRecord`."""
+    """A struct from what fastavro resolved to the newest schema of `kind`. Raises `BadRecord`."""
     try:
-        return typing.cast("R", _from_avro(kind)(value))
+        return typing.cast("R", _from_avro(kind, resolved=True)(value))
     except _UNREADABLE as error:
         raise _unreadable(kind.__name__, error) from error
 
@@ -173,7 +175,7 @@ def _read(data: bytes, version: registry.Version) -> tuple[msgspec.Struct, ...]:
     newest = registry.newest(version.record, batch=version.batch)
     stream = io.BytesIO(data)
     stream.seek(HEADER_BYTES)
-    convert = _from_avro(version.record)
+    convert = _from_avro(version.record, resolved=version is not newest)
     try:
         value: Any = fastavro.schemaless_reader(stream, version.parsed, None if version is newest else newest.parsed)
         read = tuple([convert(one) for one in value]) if version.batch else (convert(value),)
@@ -195,12 +197,18 @@ def _unreadable(who: str, why: object) -> BadRecord:
 
 
 @cache
-def _from_avro(kind: type[msgspec.Struct]) -> _Convert:
-    """A function from the dict that fastavro read to the struct."""
+def _from_avro(kind: type[msgspec.Struct], *, resolved: bool) -> _Convert:
+    """A function from the dict that fastavro read to the struct.
+
+    `resolved`: another schema wrote it, and fields may hold defaults, which fastavro takes from the schema's JSON: text
+    for a field of bytes.
+    """
     hints = typing.get_type_hints(kind)
     names = [field.name for field in msgspec.structs.fields(kind)]
     special = tuple(
-        (name, convert) for name in names if (convert := _reader(hints[name], (kind, name) in UNSIGNED)) is not None
+        (name, convert)
+        for name in names
+        if (convert := _reader(hints[name], (kind, name) in UNSIGNED, resolved)) is not None
     )
 
     def convert_dict(fields: dict[str, Any]) -> msgspec.Struct:
@@ -213,17 +221,23 @@ def _from_avro(kind: type[msgspec.Struct]) -> _Convert:
     return convert_dict
 
 
-def _reader(hint: Any, unsigned: bool) -> _Convert | None:
+def _reader(hint: Any, unsigned: bool, resolved: bool) -> _Convert | None:
     """What turns a present value of Avro's into this type; None when it is taken as it is."""
     hint = _present(hint)
     if typing.get_origin(hint) is tuple:
-        inner = _reader(typing.get_args(hint)[0], False)
+        inner = _reader(typing.get_args(hint)[0], False, resolved)
         return tuple if inner is None else lambda values: tuple([inner(value) for value in values])
     if issubclass(hint, enum.Enum):
         return {member.value: member for member in hint}.__getitem__
     if issubclass(hint, msgspec.Struct):
-        return _from_avro(hint)
+        return _from_avro(hint, resolved=resolved)
+    if hint is bytes and resolved:
+        return _default_to_bytes
     return _to_unsigned if unsigned else None
+
+
+def _default_to_bytes(value: bytes | str) -> bytes:
+    return value.encode("latin-1") if isinstance(value, str) else value
 
 
 def _to_unsigned(number: int) -> int:

@@ -41,7 +41,7 @@ def decode_foreign(data: bytes, kind: type[R], *, now_ms: int, resolver: Resolve
     """The records of a value that anybody wrote: our encoding, a registry's framing, or JSON. Raises `BadRecord`.
 
     The first bytes tell them apart: C3 01 is ours, 00 a registry's, anything else must be JSON. `resolver` is None
-    where no registry is set. What `resolver` raises (the registry is away) is passed on: that is a service, not a bad record.
+    where no registry is set. What `resolver` raises is passed on: a registry that is away is a service, no bad record.
     """
     if data[:2] == MARKER:
         return _checked(decode(data, kind), kind)
