@@ -2,7 +2,8 @@
 
 | named by                        | source, kind     | depth           | unless                                 |
 |---------------------------------|------------------|-----------------|----------------------------------------|
-| link, frame, refresh, alternate | LINK, PAGE       | the page's + 1  | page or link says nofollow             |
+| link or frame of a page         | LINK, PAGE       | the page's + 1  | page or link says nofollow             |
+| refresh, `<link>` to a page     | LINK, PAGE       | the page's + 1  | page says nofollow; another form       |
 | canonical (never a merge)       | LINK, PAGE       | the page's + 1  | page says nofollow                     |
 | feed that a page declares       | FEED, SITEMAP    | the page's + 1  | `feeds` is off, which it is by default |
 | URL of a sitemap or feed        | SITEMAP, PAGE    | the sitemap's   |                                        |
@@ -12,15 +13,19 @@ A sitemap stands beside the site and not on a path through it, so what it lists 
 names an index, and so for ever, does get deeper, and ends. Feeds repeat what the pages link to and would be fetched
 again and again: reading them is for a crawl that wants news early, and then it is switched on.
 
+Another form of a page (`<link rel="alternate" type="application/json">`) is not HTML and so no page to read; a
+translation or a version for another screen is.
+
 Within a host the order is that of the document, and each URL stands once; a page's link to itself is left out.
 """
 
 from __future__ import annotations
 
-from schemas.records import DiscoveredUrl, Kind, ParsedPage, Source
-from streams.core.rules.urls import url_id
+from collections.abc import Iterator
 
-FEED = "feed"  # `Link.kind` of a feed that a page declares
+from schemas.records import DiscoveredUrl, Kind, ParsedPage, Source
+from streams.core.rules.urls import host_key, url_id
+
 SITEMAP_DEPTH_MAX = 8  # an index at this depth names no further sitemaps
 ORDINARY_HINT = 128
 DECLARED_HINT = 144  # a canonical is what the site itself holds for the better address
@@ -45,31 +50,43 @@ def _of_page(page: ParsedPage, now_ms: int, follow_nofollow: bool, feeds: bool) 
     seen = {page.url}
     parent = page.url_id or url_id(page.url)
     depth = page.depth + 1
-    link_source, page_kind = Source.LINK, Kind.PAGE
+    source, kind = Source.LINK, Kind.PAGE
     for link in page.links:
         url = link.url
         if url in seen or (link.nofollow and not follow_nofollow):
             continue
-        is_feed = link.kind == FEED
-        if is_feed and not feeds:
-            continue
         seen.add(url)
         key = url[: url.index("/", 8)]  # host_key(), without the call: this is the hottest loop
-        if is_feed:
-            one = DiscoveredUrl(url, key, Source.FEED, now_ms, parent, depth, kind=Kind.SITEMAP)
-        else:
-            one = DiscoveredUrl(url, key, link_source, now_ms, parent, depth, 0, ORDINARY_HINT, None, page_kind)
+        one = DiscoveredUrl(url, key, source, now_ms, parent, depth, 0, ORDINARY_HINT, None, kind)
         urls = found.get(key)
         if urls is None:
             found[key] = [one]
         else:
             urls.append(one)
-    canonical = page.canonical
-    if canonical and canonical not in seen:
-        key = canonical[: canonical.index("/", 8)]
-        one = DiscoveredUrl(canonical, key, link_source, now_ms, parent, depth, 0, DECLARED_HINT, None, page_kind)
-        found.setdefault(key, []).append(one)
+    for url, hint in _beside_links(page):
+        if url not in seen:
+            seen.add(url)
+            key = host_key(url)
+            one = DiscoveredUrl(url, key, source, now_ms, parent, depth, 0, hint, None, kind)
+            found.setdefault(key, []).append(one)
+    for url in page.feeds if feeds else ():
+        if url not in seen:
+            seen.add(url)
+            key = host_key(url)
+            one = DiscoveredUrl(url, key, Source.FEED, now_ms, parent, depth, 0, ORDINARY_HINT, None, Kind.SITEMAP)
+            found.setdefault(key, []).append(one)
     return found
+
+
+def _beside_links(page: ParsedPage) -> Iterator[tuple[str, int]]:
+    """(URL, priority hint) of the pages that a page names otherwise than by a link."""
+    if page.refresh is not None:
+        yield page.refresh.url, ORDINARY_HINT
+    for head_link in page.head_links:
+        if not head_link.type or "html" in head_link.type.lower():
+            yield head_link.url, ORDINARY_HINT
+    if page.canonical:
+        yield page.canonical, DECLARED_HINT
 
 
 def _of_sitemap(page: ParsedPage, now_ms: int) -> dict[str, list[DiscoveredUrl]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.records import DiscoveredUrl, Kind, Link, ParsedPage, SitemapEntry, Source
+from schemas.records import DiscoveredUrl, HeadLink, Kind, Link, ParsedPage, Refresh, SitemapEntry, Source
 from streams.core.route import SITEMAP_DEPTH_MAX, route
 from streams.core.rules.urls import url_id
 
@@ -72,11 +72,26 @@ def test_a_canonical_is_a_link_and_no_merge() -> None:
     assert route(page(canonical=HERE), now_ms=0) == {}
 
 
+def test_head_links_and_refresh_name_pages() -> None:
+    """The next page, a translation and a refresh's target are pages to read; another form of this page is none."""
+    named = (
+        HeadLink("http://b.example/next", ("next",)),
+        HeadLink("http://b.example/de", ("alternate",), hreflang="de"),
+        HeadLink("http://b.example/print", ("alternate",), media="print", type="text/html"),
+        HeadLink("http://b.example/json", ("alternate",), type="application/json"),
+    )
+    routed = route(page(head_links=named, refresh=Refresh(0, "http://b.example/new")), now_ms=0)
+    assert urls_of(routed) == {
+        "http://b.example": [f"http://b.example/{name}" for name in ("new", "next", "de", "print")]
+    }
+    assert route(page(head_links=named, refresh=Refresh(0, "http://b.example/new"), follow=False), now_ms=0) == {}
+
+
 def test_feeds_are_read_only_when_asked_for() -> None:
     """A declared feed is not fetched by default; when it is, it goes to the reader of feeds."""
-    named = links("http://b.example/feed.xml", kind="feed")
-    assert route(page(links=named), now_ms=0) == {}
-    (found,) = route(page(links=named), now_ms=0, feeds=True)["http://b.example"]
+    named = page(feeds=("http://b.example/feed.xml",))
+    assert route(named, now_ms=0) == {}
+    (found,) = route(named, now_ms=0, feeds=True)["http://b.example"]
     assert (found.source, found.kind, found.depth) == (Source.FEED, Kind.SITEMAP, 4)
 
 
