@@ -125,9 +125,8 @@ def holds_all(larger: Path, smaller: Path) -> bool:
 
 
 def _pins(lock: Path) -> list[str]:
-    return [
-        line.split("\\")[0].strip() for line in lock.read_text().splitlines() if line[:1].strip() and line[0] != "#"
-    ]
+    """`name==version` of each entry; the marker behind it differs between locks that ask for the same version."""
+    return [line.split()[0] for line in lock.read_text().splitlines() if line[:1].strip() and line[0] != "#"]
 
 
 def _run(command: Sequence[str | Path], remedy: str) -> None:
