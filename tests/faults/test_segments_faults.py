@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import resource
 from pathlib import Path
 
 import pytest
 
-from connectors.files import Files, StoreFailed
+from connectors.files import Files, OsFiles, StoreFailed
 from connectors.segments_local import LocalSegments, Position, read_record
 from schemas.records import BodyRef
 from tests.support.lossy_files import BrokenSync, FullDisk, LossyFiles
@@ -71,6 +72,59 @@ def test_a_pulled_plug_leaves_exactly_what_was_committed(tmp_path: Path, crash_a
     assert not [name for name in names(tmp_path) if name.endswith(".open")]
     assert uris(tmp_path) == [f"{URL}{n}" for _, n in kept]
     assert all(read_at(tmp_path, ref).payload == body_of(n) for ref, n in kept)
+
+
+def test_what_a_start_seals_stays_sealed(tmp_path: Path) -> None:
+    """A new run commits a position that no longer names the old segments: by then their sealing must be durable."""
+    files = LossyFiles()
+    segments = open_segments(tmp_path, files=files)
+    append(segments, 1)
+    segments.sync()
+    open_segments(tmp_path, epoch=2, files=files).recover(segments.position())
+    files.crash()
+    open_segments(tmp_path, epoch=3, files=files).recover(())
+    assert uris(tmp_path) == [f"{URL}1"]
+
+
+def test_a_sync_claims_only_what_was_there_when_it_began(tmp_path: Path) -> None:
+    """Records that come while another thread syncs belong to the next group: no position covers them yet."""
+
+    class Interleaved(OsFiles):
+        """Another page comes while the first segment of a group is written."""
+
+        page = 2
+
+        def append(self, handle: int, data: bytes) -> None:
+            if self.page:
+                page, self.page = self.page, 0
+                append(segments, page)
+            super().append(handle, data)
+
+    segments = open_segments(tmp_path, files=Interleaved())
+    append(segments, 1)
+    segments.sync()
+    committed = segments.position()
+    segments.sync()
+    assert all(after > before for (_, before), (_, after) in zip(committed, segments.position(), strict=True))
+    recovered = open_segments(tmp_path, epoch=2)
+    recovered.recover(committed)
+    assert uris(tmp_path) == [f"{URL}1"]
+    assert len(read_all(next((tmp_path / "parsed").iterdir()))) == 3
+
+
+def test_a_write_that_the_kernel_cuts_short_is_finished_or_fails(tmp_path: Path) -> None:
+    """A write may take a part only (here at a size limit); the rest is tried, and the kernel's word is the error."""
+    files = OsFiles()
+    handle = files.create(str(tmp_path / "f"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            files.append(handle, bytes(1_500_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert files.length(str(tmp_path / "f")) == 1_000_000
+    files.close(handle)
 
 
 def test_a_torn_tail_is_cut(tmp_path: Path) -> None:

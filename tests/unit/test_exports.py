@@ -19,7 +19,7 @@ from connectors.ports import ParseOutput, StoredContent
 from connectors.segments_local import LocalSegments
 from schemas.records import BodyRef
 from streams.core.failures import UsageError
-from tests.support.warc_samples import FETCHED_MS, digest, parsed, read_at, response
+from tests.support.warc_samples import FETCHED_MS, digest, parsed, read_all, read_at, response
 
 PAGE = PageRow(
     url="http://www.example.org/",
@@ -159,8 +159,10 @@ def test_open_segments_count_as_far_as_they_are_committed(crawl: Path, tmp_path:
     sealed = export_links(crawl, tmp_path / "links.jsonl", position=())
     assert sealed < everything
     assert export_links(crawl, tmp_path / "links.jsonl", position=((name, last.stat().st_size),)) == everything
+    whole, records = last.read_bytes(), [x.offset for x in read_all(last)]
+    assert export_links(crawl, tmp_path / "links.jsonl", position=((name, records[-1]),)) == everything - 2
     with open(last, "ab") as file:
-        file.write(last.read_bytes()[:50])
+        file.write(whole[:50])
     assert export_links(crawl, tmp_path / "links.jsonl") == everything
 
 
