@@ -126,11 +126,12 @@ def test_a_documentation_site_never_trips() -> None:
 def test_paused_templates_outlast_many_others() -> None:
     """A site cannot unpause its trap by showing many other templates."""
     counts = TemplateCounts()
-    admitted(counts, [f"http://h/n/{n}" for n in range(200)])
+    calendar = template("http://h/2024/05/12/")
+    admitted(counts, [f"http://h/2024/05/{day:02}/" for day in range(1, 32)])
     letters = "abcdefghijklmnopqrstuvwxyz"
-    admitted(counts, [f"http://h/{a}{b}/" for a in letters for b in letters])
-    assert list(counts.paused.values()) == ["http://h/n/{n}"]
-    assert counts.count("http://h/n/{n}", b"\0\0\0\7", LIMITS) == TRAP_PATTERN
+    admitted(counts, [f"http://h/{a}{b}/{n}" for a in letters for b in letters for n in range(50)])
+    assert list(counts.paused.values()) == [calendar]
+    assert counts.count(calendar, b"\0\0\0\7", LIMITS) == TRAP_PATTERN
 
 
 def test_the_state_is_small_and_survives() -> None:
