@@ -12,7 +12,7 @@ from schemas.topics import TOPICS, Group
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """One step. The stages of one group run in one process and one order; `room` is the module with the rules."""
+    """One step. The stages of one group run in one process and one order; `room` is its module."""
 
     name: str
     group: Group
@@ -74,7 +74,7 @@ STAGES = (
     Stage(
         name="index",
         group=Group.ROUTE,
-        room="streams.core.index",
+        room="connectors.exports",  # on one machine the index is an export of the store
         inbox=(),  # what route read
         outbox=("index-events",),
     ),

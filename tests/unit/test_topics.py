@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import msgspec
 import pytest
 
@@ -74,6 +76,12 @@ def test_a_compacted_topic_holds_one_key_a_value() -> None:
     """Compaction keeps the last value of a key: in a batch it would throw other hosts' policies away."""
     for topic in TOPICS.values():
         assert not (topic.cleanup is Cleanup.COMPACT and topic.batched), topic.name
+
+
+def test_every_stage_has_its_room() -> None:
+    """The contents page leads to a module that is there."""
+    for one in topology.STAGES:
+        assert importlib.util.find_spec(one.room) is not None, one.name
 
 
 def test_stages_are_found_by_name() -> None:
