@@ -161,7 +161,9 @@ class ParserPool:
         if not worker.is_retiring:
             self.deaths += 1
             self._deaths_in_a_row += 1
-        if not worker.is_ready:
+        if self._closed.is_set():
+            pass  # it was ended by us, in the midst of a record that is to blame for nothing
+        elif not worker.is_ready:
             self._start_failed(f"{' '.join(self.command[:3])} ended with {code} before it was ready")
         elif worker.jobs and worker.late_job in (None, worker.jobs[0]) and not worker.is_retiring:
             job = worker.jobs.popleft()
@@ -172,8 +174,6 @@ class ParserPool:
         self._deal()
 
     def _start_failed(self, why: str) -> None:
-        if self._closed.is_set():
-            return
         self._start_failures += 1
         self._deaths_in_a_row = max(self._deaths_in_a_row, DEATHS_FREE + self._start_failures)
         if self._start_failures >= START_FAILURES_MAX:
