@@ -14,13 +14,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
-from urllib.parse import urlsplit
 
 from schemas.records import DiscoveredUrl, Kind, Source
 from streams.cli.words import count, shorten
 from streams.core.failures import UsageError
 from streams.core.policy import URL_BYTES_MAX
-from streams.core.rules.urls import host_key, normalize
+from streams.core.rules.urls import host_key, normalize, path_and_query
 
 __all__ = ["read_seeds", "url_of"]
 
@@ -57,7 +56,7 @@ def read_seeds(
             if len(bad) < BAD_SEEDS_SHOWN_MAX:
                 bad.append(f"{line.where}: {problem}" if line.where else problem)
             continue
-        sitemap = forced or _SITEMAP.search(urlsplit(url).path) is not None
+        sitemap = forced or _SITEMAP.search(path_and_query(url).partition("?")[0]) is not None
         if url not in seeds or sitemap:
             seeds[url] = _seed(url, sitemap, now_ms)
     if bad_count:
@@ -79,8 +78,8 @@ def url_of(text: str) -> tuple[str | None, str]:
             return None, f"{shown} is no URL: {needed}, came no // after {scheme.group()}"
     else:
         text = _with_scheme(text)
-        authority = urlsplit(text).netloc if "[" not in text else ""
-        if authority and not _is_name(authority):
+        authority = re.split(r"[/\\?#]", text.partition("://")[2], maxsplit=1)[0]
+        if "[" not in authority and not _is_name(authority):
             return None, f"{shown} is neither a URL nor an existing file: {needed}, or a file of them"
     url = normalize(text)
     if url is None:
@@ -107,14 +106,21 @@ def _lines(
     for word in words:
         if word == "-":
             yield from ((line, False) for line in _decoded(stdin().read(FILE_BYTES_MAX + 1), "stdin"))
-        elif "://" not in word and (file := Path(word)).exists():
-            yield from ((line, False) for line in _decoded(_read(file), word))
+        elif "://" not in word and _exists(word):
+            yield from ((line, False) for line in _decoded(_read(Path(word)), word))
         elif "://" not in word and (word.startswith(("./", "../", "/", "~")) or _FILE_ENDING.search(word)):
             raise UsageError(f'"{word}": no such file; needed a URL, or a file with one URL a line')
         else:
             yield _Line(word.strip(), ""), False
     for word in sitemaps:
         yield _Line(word.strip(), "--sitemap"), True
+
+
+def _exists(word: str) -> bool:
+    try:
+        return bool(word) and Path(word).exists()
+    except (OSError, ValueError):  # too long for a name, or a NUL in it: no file, perhaps a URL
+        return False
 
 
 def _read(file: Path) -> bytes:
