@@ -50,7 +50,6 @@ _RESOURCE_QUERY = (
 )
 _RESOURCE_ATTRIBUTES = ("src", "poster", "data", "background")
 _RESOURCE_RELS = frozenset(("stylesheet", "icon", "apple-touch-icon", "preload", "modulepreload", "manifest"))
-_SVG = re.compile(rb"<svg[\t\n\f\r />]", re.IGNORECASE)
 _SELF_CLOSED = re.compile(
     rb"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)[\t\n\f\r />])"
     rb"([a-zA-Z][\w:.-]*+)((?:[^<>\"'/]|/(?!>)|\"[^\"<]{0,4000}+\"|'[^'<]{0,4000}+')*+)/>"
@@ -90,7 +89,6 @@ def parse_page(
         extractor_version=task.extractor_version,
         index=spoken.index,
         follow=spoken.follow,
-        base_url=task.url,
         canonical_header=_canonical_of_headers(task),
     )
     page = msgspec.structs.replace(page, canonical=page.canonical_header)
@@ -110,7 +108,7 @@ def parse_page(
         error, markup = hostile, markup[:length]
     reading = _Reading(task, encoding, product_token, now_ms, spoken, limits)
     tree = LexborHTMLParser(markup, options=LexborDocumentOptions.WO_EVENTS, scripting=True)
-    reading.read(tree, has_svg=_SVG.search(markup) is not None)
+    reading.read(tree)
     if with_resources:
         reading.read_resources(tree)
     return _finish(page, reading, tree, error)
@@ -186,6 +184,7 @@ class _Reading:
         self._product_token = product_token
         self._now_ms = now_ms
         self._canonicals: dict[str, None] = {}
+        self._settled: set[str] = set()  # hrefs of links that may be followed: a second one of them changes nothing
         self._resolve = Resolver(task.url, encoding).resolve
 
     @property
@@ -196,8 +195,9 @@ class _Reading:
         """The canonical URL that the page's head declares; None when it declares none, or several."""
         return next(iter(self._canonicals)) if len(self._canonicals) == 1 else None
 
-    def read(self, tree: LexborHTMLParser, *, has_svg: bool) -> None:
+    def read(self, tree: LexborHTMLParser) -> None:
         """Take from the tree all but text. The base comes first, wherever it stands: it holds for the whole page."""
+        has_svg = tree.css_first("svg") is not None
         nodes = tree.css(_QUERY)
         named = [(node.tag or "", node) for node in nodes]
         self._set_base(node for name, node in named if name == "base" and not (has_svg and _in_svg(node)))
@@ -257,11 +257,18 @@ class _Reading:
         href = attributes[source] or ""
         if not href and source == "src":
             return  # an empty frame is about:blank
-        url = self._resolve(href)
-        if url is None:
+        cut = href.find("#")
+        if cut >= 0:
+            href = href[:cut]  # sections of one page are one link
+        if href in self._settled:
             return
         rel = words(attributes["rel"]) if "rel" in attributes else ()
-        self._keep(Link(url=url, kind=kind, rel=rel, nofollow="nofollow" in rel))
+        is_nofollow = "nofollow" in rel
+        if not is_nofollow:
+            self._settled.add(href)
+        url = self._resolve(href)
+        if url is not None:
+            self._keep(Link(url=url, kind=kind, rel=rel, nofollow=is_nofollow))
 
     def _keep(self, link: Link) -> None:
         known = self.links.get(link.url)

@@ -17,7 +17,8 @@ WORDS_MAX = 200_000  # of longer texts the rest does not count
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio, odd: a multiplication permutes 64 bits
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of SplitMix64 (Steele, Lea, Flood 2014)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_BLOCK = 8_192  # shingles whose bits are counted at once: 512 KiB unpacked, within the cache
+_LANES = np.uint64(0x0101010101010101)  # the lowest bit of each byte
+_LANE_SUM_MAX = 255  # a byte holds no larger count
 
 
 def simhash(text: str) -> int:
@@ -28,11 +29,7 @@ def simhash(text: str) -> int:
     digests = {word: xxhash.xxh3_64_intdigest(word.encode("utf-8", "surrogatepass")) for word in set(words)}
     hashes = np.array([digests[word] for word in words], dtype=np.uint64)
     shingles = _shingles(hashes)
-    counts = np.zeros(BITS, dtype=np.int64)
-    for start in range(0, len(shingles), _BLOCK):
-        block = shingles[start : start + _BLOCK].astype("<u8").view(np.uint8).reshape(-1, 8)
-        counts += np.unpackbits(block, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    bits = counts * 2 > len(shingles)
+    bits = _bit_counts(shingles) * 2 > len(shingles)
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
@@ -57,3 +54,14 @@ def _shingles(hashes: np.ndarray) -> np.ndarray:
     rolled ^= rolled >> np.uint64(27)
     rolled *= _MIX_2
     return rolled ^ (rolled >> np.uint64(31))
+
+
+def _bit_counts(hashes: np.ndarray) -> np.ndarray:
+    """How many hashes have each bit set, least bit first. Eight counts are kept in the bytes of one word."""
+    padded = np.zeros(-(-len(hashes) // _LANE_SUM_MAX) * _LANE_SUM_MAX, dtype="<u8")
+    padded[: len(hashes)] = hashes
+    counts = np.empty((8, 8), dtype=np.int64)  # byte, bit of it
+    for bit in range(8):
+        sums = ((padded >> np.uint64(bit)) & _LANES).reshape(-1, _LANE_SUM_MAX).sum(axis=1, dtype=np.uint64)
+        counts[:, bit] = sums.astype("<u8").view(np.uint8).reshape(-1, 8).sum(axis=0, dtype=np.int64)
+    return counts.reshape(BITS)

@@ -19,33 +19,43 @@ import numpy as np
 SMALL_BYTES = 8 * 1024  # whatever stands in so few bytes is parsed within 0.1 s (measured)
 GAP_BYTES = 2 * 1024  # a longer stretch without ">" may be a tag with very many attributes
 QUOTED_ENDS_MAX = 8  # ">" inside quoted values, each of which may join two gaps
-FORMATTING_MAX = 400  # attributed formatting tags that need no look at their order: 400 * 400 / 2 nodes at most
 DEPTH_MAX = 12_000  # open elements; 0.15 s of parsing (quadratic)
-REOPENED_MAX = 1_000_000  # nodes that reconstruction of formatting elements may add over the whole page
+REOPENED_MAX = 1_000_000  # formatting elements opened anew over the whole page; some 300 bytes of tree each
+STACK_STEPS_MAX = 500_000_000  # open elements passed by all tags, if each tag looked through all of them; 1 s
 ATTRIBUTE_PAIRS_MAX = 300_000_000  # comparisons of attribute names over the whole page; 0.5 s
-TAGS_MAX = 1_000_000  # "<" on a page; some 250 bytes of tree each
+TAGS_MAX = 600_000  # "<" on a page; some 350 bytes of tree each
 
 TOO_MANY_ATTRIBUTES = "too_many_attributes"
 TOO_DEEP = "too_deep"
 TOO_MANY_ELEMENTS = "too_many_elements"
 
 _QUOTED_END = re.compile(rb"=[\t\n\f\r ]*+(?:\"[^\">]*+>|'[^'>]*+>)")
-_FORMATTING = re.compile(rb"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)[\t\n\f\r /]", re.IGNORECASE)
-_REST = rb"[^>\"']*+(?:(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))[^>\"']*+)*+"  # attributes; ">" in quotes is none's end
-_TOKEN = re.compile(
-    rb"<!--.*?(?:-->|\Z)"
-    rb"|<(?P<raw>script|style|textarea|title|noscript|noframes|iframe|xmp)(?=[\t\n\f\r />])(?P<rawrest>"
-    + _REST
-    + rb")>?"
-    rb".*?(?:</(?P=raw)(?=[\t\n\f\r />])|\Z)"
-    rb"|<(?P<close>/?)(?P<name>[a-zA-Z][^\t\n\f\r />]*+)(?P<rest>" + _REST + rb")>?",
-    re.IGNORECASE | re.DOTALL,
+_ATTRIBUTE = (  # HTML standard 13.2.5.32 to 13.2.5.39: a quote has a meaning only after "="
+    rb"[^\t\n\f\r />][^\t\n\f\r />=]*+"
+    rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >\"'][^\t\n\f\r >]*+)?+)?+"
 )
-_ATTRIBUTE_START = re.compile(rb"[\t\n\f\r /\"'](?=[^\t\n\f\r />=])")
+_ATTRIBUTES = re.compile(_ATTRIBUTE)
+_TAG = re.compile(
+    rb"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"
+    rb"|(?P<close>/?)(?P<name>[a-zA-Z][^\t\n\f\r />]*+)(?P<rest>(?:[\t\n\f\r /]++|" + _ATTRIBUTE + rb")*+)>?"
+    rb"|[!?/][^>]*+>?)",
+    re.DOTALL,
+)
+_RAW_END = {
+    name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])|\Z", re.IGNORECASE)
+    for name in b"script style textarea title noscript noframes noembed iframe xmp".split()
+}
 _VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr basefont bgsound".split())
-_SELF_CLOSING = frozenset(b"p li dt dd option optgroup tr td th tbody thead tfoot a nobr button form body html".split())
+_NOT_NESTING = frozenset(b"p li dt dd option optgroup tr td th tbody thead tfoot a nobr button form".split())
 """Tags that a second one closes, or that are ignored while one is open: alone they do not nest."""
-_FORMATTING_NAMES = frozenset(b"b big code em font i nobr s small strike strong tt u".split())
+_CELLS = frozenset((b"td", b"th", b"caption"))
+_FORMATTING = frozenset(b"b big code em font i s small strike strong tt u".split())
+"""Elements that are opened anew; not `a` and `nobr`, of which a second one closes the first."""
+_MAY_BE_FORMATTING = np.zeros(1 << 16, dtype=bool)  # by the two bytes after "<"
+for _name in _FORMATTING:
+    for _first in (_name[0], _name[0] - 32):
+        for _second in (_name[1], _name[1] - 32) if len(_name) > 1 else b"\t\n\f\r /":
+            _MAY_BE_FORMATTING[_first << 8 | _second] = True
 
 
 def safe_length(body: bytes, *, attributes_per_tag_max: int) -> tuple[int, str]:
@@ -67,9 +77,19 @@ def _is_plain(body: bytes, tags: int) -> bool:
     """Whether counts alone show that no tag, no nesting and no formatting can cost much."""
     if tags > DEPTH_MAX or _has_gap(body):
         return False
-    if len(_FORMATTING.findall(body)) > FORMATTING_MAX:
-        return False
+    formatting = _formatting_tags_max(body)
+    others = max(tags - body.count(b"</") - formatting, 0)
+    if 2 * formatting * others > REOPENED_MAX:
+        return False  # all formatting elements might be opened anew in each other element, and after it
     return sum(1 for _ in islice(_QUOTED_END.finditer(body), QUOTED_ENDS_MAX + 1)) <= QUOTED_ENDS_MAX
+
+
+def _formatting_tags_max(body: bytes) -> int:
+    """No fewer than the page's formatting start tags: those whose first two letters are theirs."""
+    octets = np.frombuffer(body, dtype=np.uint8)
+    starts = np.flatnonzero(octets[:-2] == ord("<"))
+    pairs = (octets[starts + 1].astype(np.uint16) << 8) | octets[starts + 2]
+    return int(np.count_nonzero(_MAY_BE_FORMATTING[pairs]))
 
 
 def _has_gap(body: bytes) -> bool:
@@ -85,50 +105,105 @@ def _has_gap(body: bytes) -> bool:
 
 def _read_tags(body: bytes, length: int, attributes_max: int) -> tuple[int, str]:
     """Where the first tag stands that goes beyond a bound, and which; (length, "") when none does."""
-    open_names: list[bytes] = []
-    open_counts: dict[bytes, int] = {}
-    formatting: dict[bytes, int] = {}  # attributed formatting elements that wait to be opened anew, by name
-    waiting = reopened = pairs = 0
-    for token in _TOKEN.finditer(body, 0, length):
-        name = token["name"]
-        rest = token["rest"] if name is not None else (token["rawrest"] or b"")
-        if len(rest) > attributes_max:
-            attributes = len(_ATTRIBUTE_START.findall(rest))
-            pairs += attributes * attributes
-            if attributes > attributes_max or pairs > ATTRIBUTE_PAIRS_MAX:
-                return token.start(), TOO_MANY_ATTRIBUTES
+    elements = _OpenElements()
+    formatting = _OpenFormatting()
+    root_attributes = pairs = steps = reopened = 0
+    position = 0
+    while (tag := _TAG.search(body, position, length)) is not None:
+        position = tag.end()
+        name = tag["name"]
         if name is None:
             continue
-        name = name.lower()
-        if token["close"]:
-            if name in _FORMATTING_NAMES and formatting.get(name):
-                formatting[name] -= 1
-                waiting -= 1
-            if open_counts.get(name):
-                _pop_to(open_names, open_counts, name)
+        name, rest = name.lower(), tag["rest"]
+        attributes = sum(1 for _ in _ATTRIBUTES.finditer(rest)) if len(rest) > attributes_max else len(rest) > 1
+        if name in (b"html", b"body"):
+            root_attributes += attributes  # they are all added to one element
+        pairs += attributes * attributes
+        if max(attributes, root_attributes) > attributes_max or pairs > ATTRIBUTE_PAIRS_MAX:
+            return tag.start(), TOO_MANY_ATTRIBUTES
+        steps += elements.depth
+        if steps > STACK_STEPS_MAX:
+            return tag.start(), TOO_DEEP
+        if tag["close"]:
+            formatting.close(name, elements.tables)
+            elements.close(name)
             continue
-        if name in _VOID or (rest.endswith(b"/") and name not in _FORMATTING_NAMES):
+        if name in _VOID:
             continue
-        reopened += waiting
-        if name in _FORMATTING_NAMES and len(rest) > 1:
-            formatting[name] = formatting.get(name, 0) + 1
-            waiting += 1
-        if name in (b"td", b"th", b"caption") and open_counts.get(b"table"):
-            formatting.clear()  # a cell's end forgets what was opened in it (the list's marker)
-            waiting = 0
-        if name in _SELF_CLOSING and open_names and open_names[-1] == name:
+        formatting.open(name, bool(attributes), elements.tables)
+        reopened += formatting.waiting
+        if name in _RAW_END and not elements.is_foreign:
+            end = _RAW_END[name].search(body, position, length)
+            position = length if end is None else end.start()
             continue
-        open_names.append(name)
-        open_counts[name] = open_counts.get(name, 0) + 1
-        if len(open_names) > DEPTH_MAX or reopened > REOPENED_MAX:
-            return token.start(), TOO_DEEP
+        if not (elements.is_foreign and rest.endswith(b"/")):
+            elements.open(name)
+        if elements.depth > DEPTH_MAX or reopened > REOPENED_MAX:
+            return tag.start(), TOO_DEEP
     return length, ""
 
 
-def _pop_to(open_names: list[bytes], open_counts: dict[bytes, int], name: bytes) -> None:
-    """Close the innermost open `name` and what stands in it. Each element is popped once, so all pops are linear."""
-    while True:
-        popped = open_names.pop()
-        open_counts[popped] -= 1
-        if popped == name:
+class _OpenElements:
+    """The stack of open elements, nearly: at least as deep as the tree builder's for all but contrived markup."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self._names: list[bytes] = []
+        self._counts: dict[bytes, int] = {}
+
+    @property
+    def tables(self) -> int:
+        return self._counts.get(b"table", 0)
+
+    @property
+    def is_foreign(self) -> bool:
+        """In SVG or MathML, where script and style are no raw text and `<x/>` is closed."""
+        return bool(self._counts.get(b"svg") or self._counts.get(b"math"))
+
+    def open(self, name: bytes) -> None:
+        if name in _NOT_NESTING and self._names and self._names[-1] == name:
             return
+        self._names.append(name)
+        self._counts[name] = self._counts.get(name, 0) + 1
+        self.depth += 1
+
+    def close(self, name: bytes) -> None:
+        """Close the innermost `name` and what stands in it. Each element is popped once, so all pops are linear."""
+        if not self._counts.get(name):
+            return
+        popped = b""
+        while popped != name:
+            popped = self._names.pop()
+            self._counts[popped] -= 1
+            self.depth -= 1
+
+
+class _OpenFormatting:
+    """How many formatting elements with attributes wait to be opened anew (those without are kept three times at most).
+
+    A table cell forgets at its end what was opened in it: the marker of the tree builder's list.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._by_name: dict[bytes, int] = {}
+        self._cells: list[tuple[int, int, dict[bytes, int]]] = []  # tables open, and what waited when the cell began
+
+    def open(self, name: bytes, has_attributes: bool, tables: int) -> None:
+        if name in _FORMATTING and has_attributes:
+            self._by_name[name] = self._by_name.get(name, 0) + 1
+            self.waiting += 1
+        elif name in _CELLS and tables:
+            self._end_cell(tables)
+            self._cells.append((tables, self.waiting, dict(self._by_name)))
+
+    def close(self, name: bytes, tables: int) -> None:
+        if self._by_name.get(name):
+            self._by_name[name] -= 1
+            self.waiting -= 1
+        elif name in _CELLS or name == b"table":
+            self._end_cell(tables)
+
+    def _end_cell(self, tables: int) -> None:
+        while self._cells and self._cells[-1][0] >= tables:
+            _, self.waiting, self._by_name = self._cells.pop()

@@ -12,6 +12,7 @@ _BLOCKS = (
 )
 _UNSEEN = "script style noscript noframes noembed iframe template title"
 
+INLINE_LEVELS_MAX = 8  # of inline elements around the end of a block
 TEXT_TAG_ID = 2
 """What selectolax gives for text nodes; asserted below."""
 
@@ -45,32 +46,41 @@ def visible_text(root: LexborNode, *, chars_max: int) -> str:
     pieces: list[str] = []
     add = pieces.append
     left = chars_max * 2  # white space is folded later
-    is_unseen = False
+    is_unseen = False  # whether the element before this node in document order shows no text
+    is_apart = True  # whether a space or nothing stands before this node: then no space is missing
     for node in root.traverse(include_text=True):
         tag = node.tag_id
-        if tag in blocks:
-            add(" ")
-            is_unseen = tag in unseen
-            continue
-        if tag != TEXT_TAG_ID:
-            is_unseen = tag in unseen
-            before = node.prev
-            if before is not None and before.tag_id in blocks:
-                add(" ")
-            continue
-        before = node.prev
-        if before is None:
-            if is_unseen:
+        if tag == TEXT_TAG_ID:
+            if is_unseen and node.prev is None:
                 continue  # the one text node of a raw text element comes right after it
-        elif before.tag_id in blocks:
-            add(" ")
-        elif before.tag_id != TEXT_TAG_ID:
-            last = before.last_child
-            if last is not None and last.tag_id in blocks:
+            if not is_apart and _follows_block(node):
                 add(" ")
-        text = node.text_content or ""
-        add(text)
-        left -= len(text)
-        if left < 0:
-            break
+            text = node.text_content or ""
+            add(text)
+            is_apart = text[-1:].isspace()
+            left -= len(text)
+            if left < 0:
+                break
+        elif tag in blocks:
+            is_unseen = tag in unseen
+            if not is_apart:
+                add(" ")
+                is_apart = True
+        else:
+            is_unseen = tag in unseen
+            if not is_apart and _follows_block(node):
+                add(" ")
+                is_apart = True
     return " ".join("".join(pieces).split())[:chars_max]
+
+
+def _follows_block(node: LexborNode) -> bool:
+    """Whether a block ends right before this node, also one that an inline element ends with."""
+    before = node.prev
+    for _ in range(INLINE_LEVELS_MAX):
+        if before is None or before.tag_id == TEXT_TAG_ID:
+            return False
+        if before.tag_id in _BLOCK_IDS:
+            return True
+        before = before.last_child
+    return False
