@@ -17,9 +17,10 @@ from connectors.files import TEMPORARY, StoreFailed, failing_as_store
 from connectors.segments_local import PARSED, Position
 from connectors.segments_scan import scan
 from schemas.records import BodyRef
+from streams.core.facts import PageFacts
 from streams.core.failures import UsageError
 from streams.core.policy import EXPORT_ROWS_MAX
-from streams.core.store import PageFacts, warc_date
+from streams.core.store import warc_date
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +103,8 @@ def export_links(
 ) -> int:
     """The links of every parsed page, in the order of parsing; their number.
 
-    A page that was parsed several times is there several times: `keep` says whether a page's facts are the ones wanted.
+    A page that was parsed several times is there several times: `keep` says whether a page's facts are the ones wanted
+    (of a page with very many links it is asked for each part).
     `position` as for `segments_scan.scan`. UsageError for another extension, StoreFailed for the disk.
     """
     return _export_table(_links(root, position, keep), path, _link_schema)

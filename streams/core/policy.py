@@ -70,6 +70,7 @@ SEGMENT_BYTES_MAX = 1024 * 1024 * 1024  # a segment that reached it is sealed; i
 SEGMENT_PENDING_BYTES_MAX = 8 * 1024 * 1024  # appended and not yet written; beyond, it is written before the sync
 RECORD_HEADER_BYTES_MAX = 16 * 1024  # of a WARC header: three URLs and some lines
 RECORD_BYTES_MAX = 80 * 1024 * 1024  # unpacked: the largest body (FetchLimits) and its headers, with room
+FACTS_BYTES_MAX = 16 * 1024 * 1024  # of one metadata record's JSON; a page with more links has several
 FETCH_LOG_ROWS_MAX = 20_000  # of one Parquet file of the fetch log, and of what waits for one
 EXPORT_ROWS_MAX = 20_000  # rows of an export in memory at once
 EXPORT_SORT_BYTES_MAX = 64 * 1024 * 1024  # lines of an index sorted in memory; more go through files

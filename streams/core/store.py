@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 import msgspec
 from isal import isal_zlib
 
-from schemas.records import Kind, Link, ParsedPage, SitemapEntry
+from schemas.records import ParsedPage
+from streams.core.facts import facts_blocks
 from streams.core.policy import RECORD_BYTES_MAX, RECORD_HEADER_BYTES_MAX
 
 REVISIT_PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
@@ -29,33 +30,6 @@ _GZIP_WBITS = 31  # a gzip frame, window of 32 KiB
 _LINE_BREAKERS = bytes.maketrans(b"\r\n\x00", b"   ")  # would end a header line early
 _NOT_IN_NAMES = bytes(b for b in range(256) if b <= 32 or b >= 127 or b == ord(":"))  # RFC 9110 section 5.6.2, in short
 _IsalError: type[Exception] = isal_zlib.IsalError  # type: ignore[assignment]  # its stub calls the class an instance
-_json = msgspec.json.Encoder()
-
-
-class PageFacts(msgspec.Struct, frozen=True):
-    """The JSON of a `metadata` record.
-
-    A link is an array [url, kind, [rel, ...], nofollow], a sitemap's entry [url, lastmod_ms or null, is_sitemap].
-    """
-
-    url: str
-    url_id: str  # hex
-    url_version: int
-    kind: Kind
-    depth: int
-    fetched_ms: int
-    extractor_version: int
-    error: str = ""
-    title: str = ""
-    language: str = ""
-    charset: str = ""
-    canonical: str | None = None
-    index: bool = True
-    follow: bool = True
-    simhash: str = ""  # 16 hex digits
-    text_bytes: int = 0
-    links: tuple[Link, ...] = ()
-    entries: tuple[SitemapEntry, ...] = ()
 
 
 class ParsedRecords(msgspec.Struct, frozen=True):
@@ -167,12 +141,21 @@ def conversion_record(url: str, fetched_ms: int, extractor_version: int, text: b
     return gzip_member(head, text, b"\r\n\r\n")
 
 
-def metadata_record(page: ParsedPage) -> bytes:
-    """Links and facts of a parsed page as the JSON of `PageFacts`."""
-    block = _facts_json(page)
+def metadata_records(page: ParsedPage) -> list[bytes]:
+    """Links and facts of a parsed page as JSON (`core.facts`): one record, several when there are very many links."""
+    return [_metadata_record(page, part, block) for part, block in enumerate(facts_blocks(page))]
+
+
+def parsed_records(page: ParsedPage, text: bytes) -> ParsedRecords:
+    """All records of a parsed page, ready to append; made by the parser's process, the writer only writes."""
+    converted = conversion_record(page.url, page.fetched_ms, page.extractor_version, text) if text else b""
+    return ParsedRecords(b"".join((converted, *metadata_records(page))), len(converted))
+
+
+def _metadata_record(page: ParsedPage, part: int, block: bytes) -> bytes:
     head = _head(
         "metadata",
-        _record_id("metadata", page.url, page.fetched_ms, page.extractor_version, page.part),
+        _record_id("metadata", page.url, page.fetched_ms, page.extractor_version, part),
         page.fetched_ms,
         len(block),
         "application/json",
@@ -180,12 +163,6 @@ def metadata_record(page: ParsedPage) -> bytes:
         ("WARC-Refers-To", visit_record_id(page.url, page.fetched_ms)),
     )
     return gzip_member(head, block, b"\r\n\r\n")
-
-
-def parsed_records(page: ParsedPage, text: bytes) -> ParsedRecords:
-    """Both records of a parsed page, ready to append; made by the parser's process, the writer only writes."""
-    converted = conversion_record(page.url, page.fetched_ms, page.extractor_version, text) if text else b""
-    return ParsedRecords(converted + metadata_record(page), len(converted))
 
 
 def http_header_block(
@@ -304,39 +281,6 @@ def _record_id(*parts: str | int) -> str:
     digest[8] = digest[8] & 0x3F | 0x80  # the variant of RFC 9562
     h = digest.hex()
     return f"<urn:uuid:{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}>"
-
-
-def _facts_json(page: ParsedPage) -> bytes:
-    facts = PageFacts(
-        url=page.url,
-        url_id=page.url_id.hex(),
-        url_version=page.url_version,
-        kind=page.kind,
-        depth=page.depth,
-        fetched_ms=page.fetched_ms,
-        extractor_version=page.extractor_version,
-        error=page.error,
-        title=page.title,
-        language=page.language,
-        charset=page.charset,
-        canonical=page.canonical,
-        index=page.index,
-        follow=page.follow,
-        simhash=f"{page.simhash:016x}",
-        text_bytes=page.text_bytes,
-        links=page.links,
-        entries=page.entries,
-    )
-    try:
-        return _json.encode(facts)
-    except UnicodeEncodeError:  # a lone surrogate in what a page calls itself: no UTF-8 has it, so it becomes "?"
-        plain = {name: _without_surrogates(getattr(facts, name)) for name in ("title", "language", "charset", "error")}
-        links = tuple(Link(x.url, x.kind, tuple(map(_without_surrogates, x.rel)), x.nofollow) for x in page.links)
-        return _json.encode(msgspec.structs.replace(facts, links=links, **plain))
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def _name(name: bytes) -> bytes:

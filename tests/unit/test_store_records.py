@@ -7,8 +7,9 @@ import gzip
 import msgspec
 import pytest
 
-from schemas.records import Kind, Link, ParsedPage
+from schemas.records import Kind, Link, ParsedPage, SitemapEntry
 from streams.core import store
+from streams.core.facts import PageFacts, facts_blocks
 from tests.support.warc_samples import FETCHED_MS, digest, parsed, read_all
 
 URL = "http://www.example.org/a?b=c"
@@ -114,7 +115,7 @@ def test_parsed_records_are_text_and_facts() -> None:
     visit = store.visit_record_id(URL, FETCHED_MS)
     assert text.headers["warc-refers-to"] == visit
     assert facts.headers["warc-refers-to"] == visit
-    back = msgspec.json.decode(facts.payload, type=store.PageFacts)
+    back = msgspec.json.decode(facts.payload, type=PageFacts)
     assert back.links == output.page.links
     assert (back.title, back.simhash, back.kind) == ("A page", "fedcba9876543210", Kind.PAGE)
 
@@ -131,9 +132,34 @@ def test_lone_surrogates_cost_nothing_but_themselves() -> None:
     page = ParsedPage(
         b"i" * 16, "http://h", URL, 1, Kind.PAGE, 0, 5, 1, title="a\ud800", links=(Link(URL, "a", ("\udfff",)),)
     )
-    (seen,) = read_all(store.metadata_record(page))
-    back = msgspec.json.decode(seen.payload, type=store.PageFacts)
+    (seen,) = read_all(store.metadata_records(page)[0])
+    back = msgspec.json.decode(seen.payload, type=PageFacts)
     assert (back.title, back.links[0].rel) == ("a?", ("?",))
+
+
+def test_very_many_links_are_spread_over_records() -> None:
+    """A page with more links than a reader takes at once has several records: none is lost, each is bounded."""
+    page = parsed(URL, b"", links=100).page
+    long_rel = Link(URL, "a", ("x" * 5_000,))
+    entries = tuple(SitemapEntry(f"{URL}&{n}", n) for n in range(50))
+    page = msgspec.structs.replace(page, links=(*page.links[:50], long_rel, *page.links[50:]), entries=entries)
+    blocks = facts_blocks(page, block_bytes_max=2_000)
+    assert all(len(block) <= 2_000 for block in blocks)
+    parts = [msgspec.json.decode(block, type=PageFacts) for block in blocks]
+    assert [(x.part, x.parts, x.title) for x in parts] == [(n, len(blocks), "A page") for n in range(len(blocks))]
+    links = [link for x in parts for link in x.links]
+    assert links == [*page.links[:50], Link(URL, "a"), *page.links[51:]]
+    assert tuple(entry for x in parts for entry in x.entries) == entries
+
+
+def test_records_of_a_hostile_page_can_be_read_back() -> None:
+    """The longest list of the longest links makes records that stay below what a reader takes."""
+    link = Link("http://www.example.org/" + "a" * 2_000, "a")
+    page = msgspec.structs.replace(parsed(URL, b"").page, links=(link,) * 20_000)
+    records = [store.read_record(member) for member in store.metadata_records(page)]
+    assert [x.type for x in records if isinstance(x, store.Record)] == ["metadata"] * 3
+    ids = {x.headers["warc-record-id"] for x in records if isinstance(x, store.Record)}
+    assert len(ids) == 3
 
 
 def test_warcinfo_has_its_lines() -> None:
