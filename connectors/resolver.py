@@ -107,6 +107,8 @@ class Resolver(AbstractResolver):
         override = self._overrides.get(name)
         if override is not None:
             return Found(override, "", self._now_ms() + OVERRIDE_MS)
+        if name == "localhost" or name.endswith(".localhost"):  # RFC 6761 6.3: never asked of a server
+            return Found(("127.0.0.1", "::1"), "", self._now_ms() + OVERRIDE_MS)
         known = self._found.get(name)
         if known is not None and self._now_ms() < known.until_ms:
             self._found.move_to_end(name)

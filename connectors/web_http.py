@@ -2,7 +2,7 @@
 
 The life of a lease here: wait for `not_before_ms`; drop it past `start_by_ms`; lend a connection (open to this host,
 or a new one whose address is checked at look-up and at connect); look at `start_by_ms` again; write the request,
-once; read the answer under limits; say what came of it. No redirect is followed, no cookie kept, nothing is asked twice.
+once; read the answer under limits; say what came of it. No redirect is followed, no cookie kept, nothing asked twice.
 
 A host never has more connections than leases in hand, and never more open than it had leases at once.
 """
@@ -53,11 +53,15 @@ class HttpWeb:
         limits: FetchLimits | None = None,
         allowed: tuple[Network, ...] = (),
         verify_tls: bool = True,
+        tls: ssl.SSLContext | None = None,
         connections_max: int = CONNECTIONS_MAX,
         idle_hosts_max: int = IDLE_HOSTS_MAX,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
-        """`allowed` networks may be asked though they are not public. The resolver is closed with this."""
+        """`allowed` networks may be asked though they are not public. The resolver is closed with this.
+
+        `tls` in place of the system's trust; `verify_tls` False takes any certificate.
+        """
         self._agent = agent
         self._resolver = resolver
         self._now_ms = now_ms
@@ -67,7 +71,7 @@ class HttpWeb:
         self._connector = Connector(
             resolver=resolver,
             allowed=allowed,
-            tls=_tls_context(verify_tls),
+            tls=tls if tls is not None else _tls_context(verify_tls),
             connections_max=connections_max,
             idle_hosts_max=idle_hosts_max,
             keepalive_s=keepalive_s,

@@ -2,18 +2,18 @@
 
 Outcome by status (RFC 9110 section 15); a failure on the way stands before the status:
 
-| what came                                       | outcome                                                            |
-|-------------------------------------------------|--------------------------------------------------------------------|
-| failure of the network, see RETRIED             | RETRY                                                              |
-| failure by our own policy, see REFUSED          | REFUSED                                                            |
-| any other failure (framing, coding, size)       | FAILED                                                             |
-| 206                                             | FAILED: no range was asked for, a part is no page                  |
-| other 2xx                                       | FETCHED (204 and 205 with an empty body)                           |
-| 304 to a request with a validator               | NOT_MODIFIED, else FAILED                                          |
-| 300-303, 305-308 with a usable Location         | REDIRECT, else FAILED: no_location, bad_location, bad_scheme, loop |
-| 408 421 425 429, 413 with Retry-After           | RETRY                                                              |
-| 5xx but for 501 505 506 510                     | RETRY                                                              |
-| the rest: other 4xx, those 5xx, 101, 6xx to 9xx | FAILED                                                             |
+| what came                                 | outcome                                                            |
+|-------------------------------------------|--------------------------------------------------------------------|
+| failure of the network, see RETRIED       | RETRY                                                              |
+| failure by our own policy, see REFUSED    | REFUSED                                                            |
+| any other failure (framing, coding, size) | FAILED                                                             |
+| 206                                       | FAILED: no range was asked for, a part is no page                  |
+| other 2xx                                 | FETCHED (204 and 205 with an empty body)                           |
+| 304 to a request with a validator         | NOT_MODIFIED, else FAILED                                          |
+| 300-303, 307, 308 with a usable Location  | REDIRECT, else FAILED: no_location, bad_location, bad_scheme, loop |
+| 408 421 425 429, 413 with Retry-After     | RETRY                                                              |
+| 5xx but for 501 505 506 510               | RETRY                                                              |
+| the rest: other 3xx 4xx 5xx, 101, 6xx-9xx | FAILED                                                             |
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ _STATUS_ERRORS = {
     503: "unavailable",
     504: "gateway_timeout",
 }
+_REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})  # 305 and 306 are no more (RFC 9110 15.4.6)
 _RETRIED_4XX = frozenset({408, 421, 425, 429})
 _FINAL_5XX = frozenset({501, 505, 506, 510})  # about the request itself: the same one fails again
 _SCHEME = re.compile(r"[\x00-\x20]*([A-Za-z][A-Za-z0-9+.\-]*):")
@@ -302,7 +303,7 @@ def _of_status(lease: FetchLease, head: Head, conditional: bool) -> tuple[Outcom
         return Outcome.FETCHED, "", None
     if status == 304:
         return (Outcome.NOT_MODIFIED, "", None) if conditional else (Outcome.FAILED, "not_modified_unasked", None)
-    if 300 <= status < 309:
+    if status in _REDIRECTS:
         target, error = location(head.headers, lease.url)
         if target == lease.url:
             target, error = None, "redirect_loop"
