@@ -28,7 +28,7 @@ PIP_OPTIONS = (
     "--disable-pip-version-check",
     "--require-hashes",
     "--no-deps",  # the lock names every package; without this pip resolves them all again
-    "--no-compile",  # 4 s of CPU saved; what is imported is compiled on its first import
+    "--no-compile",  # 2.6 s of CPU saved; what is imported is compiled on its first import
     "--quiet",
 )
 
