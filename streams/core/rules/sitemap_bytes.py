@@ -7,12 +7,17 @@ parameter, then the XML declaration), XML 1.0 section 2.8 (prolog) and appendix 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 import zlib
 from collections.abc import Iterator
 from html.entities import html5
+from typing import Any
 
 import msgspec
+
+from streams.core.rules.encodings import encoding_of_label
+from streams.core.rules.query_encoding import query_codec
 
 CHUNK_BYTES = 64 * 1024
 GZIP_LAYERS_MAX = 2  # a .gz that the server gzips once more is seen in the wild; more is a game
@@ -26,26 +31,6 @@ _BOMS = (
 )
 _DECLARED = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';,]{1,40})""", re.IGNORECASE)
-# Python's names of the encodings of the WHATWG Encoding standard: no codec beyond them is reachable from the web.
-_CODECS = (
-    {f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)}
-    | {"utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "koi8-r", "koi8-u", "mac-roman"}
-    | {"cp866", "cp874", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"}
-    | {"mac-cyrillic", "gb18030", "big5", "big5hkscs", "euc_jp", "iso2022_jp", "cp932", "cp949"}
-)
-# Labels for which the standard names a wider encoding than Python does.
-_WIDER = {
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
-    "iso8859-9": "cp1254",
-    "iso8859-11": "cp874",
-    "tis-620": "cp874",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "euc_kr": "cp949",
-    "shift_jis": "cp932",
-    "utf_8_sig": "utf-8",
-}
 _REFERENCE = re.compile(rb"&(?:#[0-9]{1,7};|#[xX][0-9a-fA-F]{1,6};|([A-Za-z][A-Za-z0-9]{0,31});)?")
 _XML_NAMES = frozenset((b"amp", b"lt", b"gt", b"quot", b"apos"))
 _REGION = re.compile(rb"<!--|<!\[CDATA\[")
@@ -91,9 +76,7 @@ def encoding_of(data: bytes | bytearray, content_type: str | None) -> tuple[str,
     if codec_name is None:
         declared = _DECLARED.search(data[:1024])
         codec_name = _codec(declared.group(1).decode("ascii")) if declared else None
-    if codec_name is None or codec_name.startswith(("utf-16", "utf-32")):
-        codec_name = "utf-8"  # no such encoding, or one that these bytes cannot be in
-    return codec_name, 0
+    return codec_name or "utf-8", 0
 
 
 def whole_end(data: bytes | bytearray) -> int:
@@ -172,13 +155,11 @@ def _mend(match: re.Match[bytes]) -> bytes:
 
 
 def _codec(label: str) -> str | None:
-    """Python's codec for a charset label; `None` when the web has no such encoding."""
-    try:
-        name = codecs.lookup(label.strip()).name
-    except (LookupError, ValueError):
-        return None
-    name = _WIDER.get(name, name)
-    return name if name in _CODECS else None
+    """Python's codec for a charset label; `None` when the web has no such encoding.
+
+    UTF-16 by name only counts as UTF-8: what is UTF-16 shows it, by its mark or its shape.
+    """
+    return None if encoding_of_label(label) is None else query_codec(label) or "utf-8"
 
 
 def _shape(data: bytes | bytearray) -> str | None:
@@ -192,31 +173,45 @@ def _shape(data: bytes | bytearray) -> str | None:
 
 
 def _gunzip(data: bytes | bytearray, bytes_max: int) -> tuple[bytearray, list[str]]:
-    """The members of a gzip stream, joined; at most one byte more than `bytes_max`, which says that there was more."""
+    """The members of a gzip stream, joined; at most a chunk more than `bytes_max`, which says that there was more."""
     out = bytearray()
-    rest: bytes | bytearray | memoryview = data
+    rest = memoryview(data)
     while True:
         stream = zlib.decompressobj(wbits=31)
-        try:
-            for offset in range(0, len(rest), CHUNK_BYTES):
-                pending = bytes(rest[offset : offset + CHUNK_BYTES])
-                more = True
-                while more:
-                    piece = stream.decompress(pending, CHUNK_BYTES)
-                    out += piece
-                    if len(out) > bytes_max:
-                        return out, []
-                    pending = stream.unconsumed_tail
-                    more = not stream.eof and (bool(pending) or len(piece) == CHUNK_BYTES)
-                if stream.eof:
-                    break
-            else:
-                return out, ["truncated"]
-        except zlib.error:
-            return out, ["corrupt_gzip" if rest is data else "trailing_data"]
-        consumed = min(len(rest), offset + CHUNK_BYTES) - len(stream.unused_data)
-        rest = memoryview(rest)[consumed:]
+        for offset in range(0, len(rest), CHUNK_BYTES):
+            piece = bytes(rest[offset : offset + CHUNK_BYTES])
+            before, length = stream.copy(), len(out)
+            try:
+                _pour(stream, piece, out, bytes_max)
+            except zlib.error:
+                del out[length:]
+                _salvage(before, piece, out, bytes_max)
+                return out, ["corrupt_gzip" if len(rest) == len(data) else "trailing_data"]
+            if len(out) > bytes_max:
+                return out, []
+            if stream.eof:
+                break
+        else:
+            return out, ["truncated"]
+        rest = rest[offset + len(piece) - len(stream.unused_data) :]
         if not rest:
             return out, []
         if bytes(rest[:2]) != _GZIP_MAGIC:
             return out, ["trailing_data"]
+
+
+def _pour(stream: Any, piece: bytes, out: bytearray, bytes_max: int) -> None:
+    """Inflate one piece of input in bounded steps, until it is used up or `out` is over its bound."""
+    more = True
+    while more and len(out) <= bytes_max:
+        made = stream.decompress(piece, CHUNK_BYTES)
+        out += made
+        piece = stream.unconsumed_tail
+        more = not stream.eof and (bool(piece) or len(made) == CHUNK_BYTES)
+
+
+def _salvage(stream: Any, piece: bytes, out: bytearray, bytes_max: int) -> None:
+    """What a piece gives before the error in it: zlib throws away the output of the call that finds one."""
+    with contextlib.suppress(zlib.error):
+        for place in range(len(piece)):
+            _pour(stream, piece[place : place + 1], out, bytes_max)
