@@ -26,8 +26,17 @@ SUFFIX = ".parquet"
 _ROWS_A_READ = 4_096
 
 
+def rows_path(root: str | os.PathLike[str], first_row: int) -> str:
+    """Where the rows from number `first_row` belong when numbers go on from run to run; names in order, rows in order.
+
+    A run that was killed after the file and before its journal forgot the rows writes them again: under the same name,
+    whatever the run's epoch is by then.
+    """
+    return os.path.join(root, FOLDER, f"fetches-{first_row:012d}{SUFFIX}")
+
+
 def segment_path(root: str | os.PathLike[str], epoch: int, first_row: int) -> str:
-    """Where the rows from number `first_row` of an epoch belong; names in order are rows in order."""
+    """As `rows_path`, when each epoch numbers its rows anew."""
     return os.path.join(root, FOLDER, f"fetches-{epoch:05d}-{first_row:012d}{SUFFIX}")
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from connectors.fetchlog import FOLDER, read_segments, segment_path, write_segment
+from connectors.fetchlog import FOLDER, read_segments, rows_path, write_segment
 from connectors.files import StoreFailed
 from schemas.records import BodyRef, FetchLogRow, Kind, Outcome, RobotsDecision
 from tests.support.lossy_files import FullDisk, LossyFiles
@@ -52,13 +52,13 @@ BARE = msgspec.structs.replace(
 def test_rows_come_back_in_order(tmp_path: Path) -> None:
     """Every field of every row survives, over several files, in the order in which they were logged."""
     for first, rows in ((10, [BARE]), (2, [ROW, BARE]), (0, [ROW, ROW])):
-        write_segment(segment_path(tmp_path, 1, first), rows)
+        write_segment(rows_path(tmp_path, first), rows)
     assert list(read_segments(tmp_path / FOLDER)) == [ROW, ROW, ROW, BARE, BARE]
 
 
 def test_others_read_typed_columns(tmp_path: Path) -> None:
     """Parquet's own reader sees instants as instants and enumerations as their words."""
-    path = segment_path(tmp_path, 1, 0)
+    path = rows_path(tmp_path, 0)
     write_segment(path, [ROW, BARE])
     first, second = pq.read_table(path).to_pylist()
     assert first["started_at"] == datetime.datetime(2025, 11, 30, 10, 53, 20, 123_000, datetime.UTC)
@@ -69,7 +69,7 @@ def test_others_read_typed_columns(tmp_path: Path) -> None:
 
 def test_a_repeated_write_replaces(tmp_path: Path) -> None:
     """After a crash the same rows are written again under the same name: no row is there twice, no leftover is read."""
-    path = segment_path(tmp_path, 1, 0)
+    path = rows_path(tmp_path, 0)
     write_segment(path, [ROW])
     Path(path + ".tmp").write_bytes(b"of a run that was killed")
     write_segment(path, [ROW, BARE])
@@ -79,7 +79,7 @@ def test_a_repeated_write_replaces(tmp_path: Path) -> None:
 def test_a_written_file_outlives_a_pulled_plug(tmp_path: Path) -> None:
     """When the write returned, bytes and name are on the disk: the journal may forget the rows."""
     files = LossyFiles()
-    write_segment(segment_path(tmp_path, 1, 0), [ROW], files)
+    write_segment(rows_path(tmp_path, 0), [ROW], files)
     files.crash()
     assert list(read_segments(tmp_path / FOLDER)) == [ROW]
 
@@ -87,7 +87,7 @@ def test_a_written_file_outlives_a_pulled_plug(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     """A file that could not be written whole is not there, and the failure is one clear error."""
     with pytest.raises(StoreFailed, match=r"fetch log: needed to write .*No space left"):
-        write_segment(segment_path(tmp_path, 1, 0), [ROW], FullDisk(100))
+        write_segment(rows_path(tmp_path, 0), [ROW], FullDisk(100))
     assert list(read_segments(tmp_path / FOLDER)) == []
 
 
