@@ -23,8 +23,7 @@ from infra.web import open_web, version
 from schemas.records import DiscoveredUrl, FetchLogRow
 from streams.core.failures import CrawlError
 from streams.core.owner import Owner
-from streams.core.parse import EXTRACTOR_VERSION
-from streams.core.policy import CrawlPolicy, ParseLimits
+from streams.core.policy import EXTRACTOR_VERSION, CrawlPolicy, ParseLimits
 from streams.core.rules.scope import Scope, ScopeMode
 from streams.core.turn import Family
 from streams.embedded import Engine, Limits

@@ -55,6 +55,8 @@ DENIED_PER_STEP_MAX = 64  # robots-denied URLs settled in one grant step; the ho
 MEMO_URLS_MAX = 4_096  # of a host's links seen lately
 ACTIVE_HOSTS_MAX = 100_000  # host states in memory
 
+EXTRACTOR_VERSION = 1  # rises with every change of what the parse stage makes of a body
+
 # --- batches and queues -------------------------------------------------------------------------------------------
 GROUP_MS_MAX = 50  # a group commit waits no longer
 GROUP_MS_MIN = 5  # between two groups while busy: fewer, fuller groups cost less
@@ -142,7 +144,7 @@ class CrawlPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     follow_nofollow: bool = False
     sitemaps: bool = True  # fetch the sitemaps that robots.txt names
     traps: TrapLimits = TrapLimits()
-    extractor_version: int = 1
+    extractor_version: int = EXTRACTOR_VERSION
     lost_leases_max: int = 20  # a URL whose leases never came back this often is given up (a process killer?)
 
 
