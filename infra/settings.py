@@ -32,17 +32,12 @@ from infra.settings_values import (
     user_agent_parts,
 )
 from infra.units import Unit
-from streams.core.policy import ROBOTS_BYTES_MAX, FetchLimits, ParseLimits, Politeness, TrapLimits
+from streams.core.policy import ROBOTS_BYTES_MAX, SEGMENT_BYTES_MAX, FetchLimits, ParseLimits, Politeness, TrapLimits
 
 __all__ = [
     "Crawl",
     "Dns",
-    "Fetch",
     "Given",
-    "Log",
-    "LogFormat",
-    "LogLevel",
-    "Parse",
     "Row",
     "Scope",
     "Settings",
@@ -74,22 +69,6 @@ class Scope(enum.Enum):
     ANY = "any"
 
 
-class LogLevel(enum.Enum):
-    """The least severe line that is written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(enum.Enum):
-    """How a log line is written."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 class Crawl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is crawled, by whom, and how far."""
 
@@ -108,23 +87,10 @@ class Crawl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fetch_concurrency: int = 256  # requests in flight over all hosts
 
 
-class Fetch(FetchLimits, frozen=True, forbid_unknown_fields=True):
-    """What one answer may cost: the policy's own struct, so it can be handed on as it is."""
-
-
-class Parse(ParseLimits, frozen=True, forbid_unknown_fields=True):
-    """What one body may cost a parser."""
-
-    timeout_ms: int = 30_000  # wall time of one body, for a worker that neither computes nor answers
-
-
 class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How bodies and the fetch log are laid down."""
 
-    segment_bytes_max: int = 1 << 30
-    segment_ms_max: int = 3_600_000  # an open segment is sealed after this
-    gzip_level: int = 1  # isal's levels, 0 to 3
-    log_rows_max: int = 100_000  # of one fetch log file
+    segment_bytes_max: int = SEGMENT_BYTES_MAX
 
 
 class Dns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,17 +98,6 @@ class Dns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     servers: tuple[str, ...] = ()  # ADDR or ADDR:PORT, in rotation; empty: the system's
     resolve: tuple[str, ...] = ()  # NAME=ADDR, asked before any server
-    timeout_ms: int = 5_000
-    ttl_ms_min: int = 30_000  # a shorter TTL is kept this long
-    ttl_ms_max: int = 3_600_000  # a longer TTL is kept this long
-
-
-class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the crawl says of itself."""
-
-    level: LogLevel = LogLevel.INFO
-    format: LogFormat = LogFormat.TEXT
-    progress_ms: int = 5_000  # between two progress lines where there is no terminal
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,12 +105,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     crawl: Crawl = Crawl()
     politeness: Politeness = Politeness()
-    fetch: Fetch = Fetch()
-    parse: Parse = Parse()
+    fetch: FetchLimits = FetchLimits()
+    parse: ParseLimits = ParseLimits()
     traps: TrapLimits = TrapLimits()
     store: Store = Store()
     dns: Dns = Dns()
-    log: Log = Log()
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -201,15 +155,7 @@ def build(given: Iterable[Given]) -> Settings:
     built = {
         section: msgspec.structs.replace(getattr(Settings(), section), **values) for section, values in sections.items()
     }
-    settings = msgspec.structs.replace(Settings(), **built)
-    if settings.dns.ttl_ms_min > settings.dns.ttl_ms_max:
-        raise SettingsError(
-            "dns.ttl_ms_min",
-            "above dns.ttl_ms_max",
-            needed=f"at most {settings.dns.ttl_ms_max}",
-            came=settings.dns.ttl_ms_min,
-        )
-    return settings
+    return msgspec.structs.replace(Settings(), **built)
 
 
 def from_file(path: Path) -> list[Given]:
@@ -379,8 +325,6 @@ _RANGES = {  # least, most; any other number is at least 1
     "politeness.concurrency": (1, 1_024),
     "fetch.codings_max": (0, 8),
     "fetch.robots_bytes_max": (ROBOTS_BYTES_MAX, NUMBER_MAX),  # RFC 9309 section 2.5: at least 500 KiB
-    "store.gzip_level": (0, 3),
-    "dns.ttl_ms_min": (0, NUMBER_MAX),
 }
 
 

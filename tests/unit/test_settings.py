@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -176,12 +177,6 @@ def test_lists_from_every_source(tmp_path: Path) -> None:
     assert [settings.split_server(one) for one in got.dns.servers] == [("127.0.0.1", 5353), ("::1", 53)]
 
 
-def test_bounds_of_one_another() -> None:
-    """A least TTL above the greatest is a contradiction that no resolver should have to settle."""
-    with pytest.raises(SettingsError, match="above dns"):
-        build([Given("dns.ttl_max", "1s", "test")])
-
-
 @pytest.mark.parametrize(
     ("agent", "contact", "token", "header"),
     [
@@ -212,3 +207,16 @@ def test_every_setting_is_described_and_its_default_can_be_set() -> None:
 def test_what_is_shown_is_read_back(count: int, unit: Unit) -> None:
     """A value copied from the table into a file means the same."""
     assert units.parse(units.show(count, unit), unit) == count
+
+
+def test_every_setting_is_read_by_something() -> None:
+    """A setting that nothing reads is a promise that is not kept."""
+    root = Path(settings.__file__).parent.parent
+    sources = [
+        path.read_text("utf-8")
+        for package in ("infra", "streams", "connectors")
+        for path in (root / package).rglob("*.py")
+        if not path.name.startswith("settings")
+    ]
+    unread = [row.name for row in settings.rows() if not any(re.search(rf"\.{row.key}\b", text) for text in sources)]
+    assert unread == []
