@@ -154,6 +154,7 @@ def policy_of(settings: Settings) -> CrawlPolicy:
         duration_ms_max=settings.fetch.duration_ms_max,
         depth_max=settings.crawl.depth_max,
         extractor_version=EXTRACTOR_VERSION,
+        traps=settings.traps,
     )
 
 
