@@ -333,6 +333,9 @@ class Owner:
         host.robots_wait_ms = 0
         before = host.robots or RobotsState()
         host.robots = after_answer(before, answer, turn.now_ms, retry_after_ms)
+        # The token came back before the rules were known: a Crawl-delay in them holds for the first page, too.
+        delay_ms = host_rules.delay_ms(host, self.policy)
+        host.next_allowed_ms = max(host.next_allowed_ms, turn.now_ms + delay_ms)
         turn.touch(slot)
         if host.robots.digest != before.digest:
             rules = answer.rules or None
