@@ -42,7 +42,7 @@ class Inflated(msgspec.Struct, frozen=True):
 
     data: bytes | bytearray
     errors: tuple[str, ...] = ()
-    ratio: float = 1.0  # bytes of content for each byte that came
+    ratio: float = 1.0  # bytes of content for each byte that was used to make them
 
 
 def inflate(body: bytes, *, bytes_max: int) -> Inflated:
@@ -52,15 +52,20 @@ def inflate(body: bytes, *, bytes_max: int) -> Inflated:
     """
     data: bytes | bytearray = body
     errors: list[str] = []
-    layers = 0
-    while data[:2] == _GZIP_MAGIC and layers < GZIP_LAYERS_MAX:
-        data, found = _gunzip(data, bytes_max)
+    ratio = 1.0
+    for _ in range(GZIP_LAYERS_MAX):
+        if data[:2] != _GZIP_MAGIC:
+            break
+        data, used_bytes, found = _gunzip(data, bytes_max)
         errors.extend(found)
-        layers += 1
+        ratio *= len(data) / max(1, used_bytes)
     if len(data) > bytes_max:
         errors.append("too_large")
-        data = data[:bytes_max]
-    return Inflated(data, tuple(dict.fromkeys(errors)), len(data) / max(1, len(body)))
+        if isinstance(data, bytearray):
+            del data[bytes_max:]  # in place: a copy would double what a bomb costs
+        else:
+            data = data[:bytes_max]
+    return Inflated(data, tuple(dict.fromkeys(errors)), ratio)
 
 
 def encoding_of(data: bytes | bytearray, content_type: str | None) -> tuple[str, int]:
@@ -172,8 +177,11 @@ def _shape(data: bytes | bytearray) -> str | None:
     return "utf-16-be" if head[0] == 0 and head[2] == 0 else None
 
 
-def _gunzip(data: bytes | bytearray, bytes_max: int) -> tuple[bytearray, list[str]]:
-    """The members of a gzip stream, joined; at most a chunk more than `bytes_max`, which says that there was more."""
+def _gunzip(data: bytes | bytearray, bytes_max: int) -> tuple[bytearray, int, list[str]]:
+    """(The members of a gzip stream, joined; how much input that took; errors).
+
+    At most a chunk more than `bytes_max` comes out, which says that there was more.
+    """
     out = bytearray()
     rest = memoryview(data)
     while True:
@@ -186,18 +194,18 @@ def _gunzip(data: bytes | bytearray, bytes_max: int) -> tuple[bytearray, list[st
             except zlib.error:
                 del out[length:]
                 _salvage(before, piece, out, bytes_max)
-                return out, ["corrupt_gzip" if len(rest) == len(data) else "trailing_data"]
+                return out, len(data), ["corrupt_gzip" if len(rest) == len(data) else "trailing_data"]
             if len(out) > bytes_max:
-                return out, []
+                return out, len(data) - len(rest) + offset + len(piece) - len(stream.unconsumed_tail), []
             if stream.eof:
                 break
         else:
-            return out, ["truncated"]
+            return out, len(data), ["truncated"]
         rest = rest[offset + len(piece) - len(stream.unused_data) :]
         if not rest:
-            return out, []
+            return out, len(data), []
         if bytes(rest[:2]) != _GZIP_MAGIC:
-            return out, ["trailing_data"]
+            return out, len(data) - len(rest), ["trailing_data"]
 
 
 def _pour(stream: Any, piece: bytes, out: bytearray, bytes_max: int) -> None:

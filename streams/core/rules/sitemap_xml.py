@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from html.entities import html5
 from typing import Any
 from urllib.parse import urljoin
@@ -149,8 +150,9 @@ def _forget(element: Any) -> None:
             del parent[0]
 
 
+@lru_cache(maxsize=1024)
 def _split(tag: str) -> tuple[str, str]:
-    """(namespace, local name in lower case). A prefix that was never declared counts as part of neither."""
+    """(namespace, local name in lower case). A prefix that was never declared counts as part of the name."""
     namespace, _, local = tag.rpartition("}")
     return namespace[1:], local.lower()
 
@@ -172,24 +174,34 @@ def _text(element: Any) -> str:
 def _sitemap_entries(element: Any, kind: str, url: str, extensions: bool) -> list[Entry]:
     """The entries of a <url> or <sitemap>: one for each <loc>, with the <lastmod> that belongs to it.
 
-    An element that was never closed holds the next one (recovery nests them): the outer one is read first.
+    An element that was never closed holds the next one (recovery nests them): the outer ones are read first.
     """
+    outer: list[Any] = []
+    inner, parent = element, element.getparent()
     entries: list[Entry] = []
-    parent = element.getparent()
-    if parent is not None and _split(parent.tag)[1] in _ENTRY_NAMES["urlset"]:
-        entries += [entry for entry in _sitemap_entries(parent, kind, url, extensions) if entry.loc]
-        for child in list(parent):
-            if child is not element:
-                parent.remove(child)
+    while parent is not None and _split(parent.tag)[1] in _ENTRY_NAMES[kind]:
+        outer.append((parent, inner))
+        inner, parent = parent, parent.getparent()
+    for unclosed, next_one in reversed(outer):
+        entries += [entry for entry in _locations(unclosed, extensions) if entry.loc]
+        for child in list(unclosed):
+            if child is not next_one:
+                unclosed.remove(child)
+    return entries + _locations(element, extensions)
+
+
+def _locations(element: Any, extensions: bool) -> list[Entry]:
+    """The entries of one element alone."""
     own_ns, own_name = _split(element.tag)
     locs: list[str] = []
     dates: list[int | None] = []
     early: int | None = None
     attached = False
     for child in element:
-        if not isinstance(child.tag, str):
+        tag = child.tag
+        if not isinstance(tag, str):
             continue
-        namespace, name = _split(child.tag)
+        namespace, name = _split(tag)
         if namespace != own_ns and _EXTENSION.search(namespace):
             attached = True
         elif name == "loc":
@@ -200,15 +212,14 @@ def _sitemap_entries(element: Any, kind: str, url: str, extensions: bool) -> lis
                 early = w3c_ms(_text(child))
             elif dates[-1] is None:
                 dates[-1] = w3c_ms(_text(child))
+    is_sitemap = own_name == "sitemap"
     if not locs:
         # An entry that only says what its images are names no page; there is nothing wrong with a location it has not.
-        return entries if attached or parent is None else [*entries, Entry("", is_sitemap=own_name == "sitemap")]
+        return [] if attached else [Entry("", is_sitemap=is_sitemap)]
     if dates[0] is None:
         dates[0] = early
     more = _extensions(element) if attached and extensions else {}
-    for loc, lastmod_ms in zip(locs, dates, strict=True):
-        entries.append(Entry(loc, lastmod_ms, own_name == "sitemap", **more))
-    return entries
+    return [Entry(loc, lastmod_ms, is_sitemap, **more) for loc, lastmod_ms in zip(locs, dates, strict=True)]
 
 
 def _extensions(element: Any) -> dict[str, Any]:
