@@ -26,11 +26,15 @@ from streams.core.rules.encodings import (
 
 PRESCAN_BYTES_MAX = 1024  # HTML standard 13.2.3.2: where it advises to stop
 LATE_PRESCAN_BYTES_MAX = 16 * 1024  # for a meta that stands later, on a page that is not UTF-8
-DETECT_BYTES_MAX = 4096  # of non-ASCII surroundings that the detector is shown: its cost is tens of ms for more
+DETECT_BYTES_MAX = 4096  # around the first byte that is not UTF-8; the detector takes under 2 ms for them
 
 _BOMS = ((b"\xef\xbb\xbf", UTF_8), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "utf-16le"))
 _CHARSET = re.compile(rb"charset[\t\n\f\r ]*=[\t\n\f\r ]*", re.IGNORECASE)
-_SPACE = b"\t\n\f\r "
+_BOUNDARY = re.compile(rb"[<> \n]")
+_EAST_ASIAN = {"gbk", "gb18030", "big5", "euc-jp", "shift_jis", "iso-2022-jp", "euc-kr"}
+_CYRILLIC = {"koi8-r", "koi8-u", "windows-1251", "iso-8859-5", "ibm866", "x-mac-cyrillic"}
+_OTHER_SCRIPTS = {f"windows-{page}" for page in (874, 1253, 1255, 1256)} | {f"iso-8859-{part}" for part in (6, 7, 8)}
+_GUESSABLE = _EAST_ASIAN | _CYRILLIC | _OTHER_SCRIPTS
 _RAW_TEXT = frozenset((b"script", b"style", b"title", b"textarea"))
 _NAME_END = re.compile(rb"[\t\n\f\r />]")
 _ATTRIBUTE = re.compile(
@@ -122,11 +126,15 @@ def xml_encoding(head: bytes) -> str | None:
 
 
 def detect(body: bytes) -> str:
-    """The likeliest encoding of a page that declares none early: UTF-8 when valid, a late meta's, a guess, 1252."""
+    """The likeliest encoding of a page that declares none early: UTF-8 when valid, a late meta's, a guess, 1252.
+
+    A guess counts when it names an East Asian encoding or another script than Latin. Between the Latin code pages it is
+    too often wrong for a word with an accent, and what browsers take for undeclared ones is windows-1252.
+    """
     try:
         body.decode("utf-8")
     except UnicodeDecodeError as error:
-        start = max(error.start - DETECT_BYTES_MAX // 2, 0)
+        start = error.start
         if error.reason == "unexpected end of data" and error.end == len(body):
             return UTF_8  # cut off in the middle of a character
     else:
@@ -134,9 +142,26 @@ def detect(body: bytes) -> str:
     late = prescan(body[:LATE_PRESCAN_BYTES_MAX])
     if late is not None:
         return late
-    best = charset_normalizer.from_bytes(body[start : start + DETECT_BYTES_MAX], enable_fallback=False).best()
+    best = charset_normalizer.from_bytes(_sample(body, start), enable_fallback=False).best()
     guessed = encoding_of_codec(best.encoding) if best is not None else None
-    return guessed if guessed is not None and guessed != UTF_8 else WINDOWS_1252
+    return guessed if guessed in _GUESSABLE else WINDOWS_1252
+
+
+def _sample(body: bytes, start: int) -> bytes:
+    """At most DETECT_BYTES_MAX around `start` that begin and end at a blank or a tag: no character is cut apart.
+
+    No encoding has these bytes inside a character of several bytes.
+    """
+    begin = max(start - DETECT_BYTES_MAX // 2, 0)
+    if begin:
+        boundary = _BOUNDARY.search(body, begin, start)
+        begin = start if boundary is None else boundary.start()
+    end = begin + DETECT_BYTES_MAX
+    sample = body[begin:end]
+    if end < len(body):
+        last = max(sample.rfind(byte) for byte in (b"<", b">", b" ", b"\n"))
+        sample = sample[: last + 1] or sample
+    return sample
 
 
 def _meta(head: bytes, position: int) -> tuple[str | None, int]:
