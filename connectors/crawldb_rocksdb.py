@@ -175,7 +175,7 @@ class CrawlDb:
         return 0
 
     def close(self) -> None:
-        """The lock on the folder is free when this returns: every handle that keeps the database open is let go first."""
+        """The lock is free when this returns: every handle that keeps the database open is let go first."""
         self._families.clear()
         self._by_family.clear()
         self._handles.clear()
