@@ -199,12 +199,12 @@ class Completion:
         self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, lease: InFlight, result: FetchResult
     ) -> None:
         """Every outcome that ends a visit without a stored body."""
-        before = row.visit
-        visit = _next_visit(before, result.finished_ms, result.status, lease.url_version)
+        status_before = result.status if row.visit is None else row.visit.status
+        visit = _next_visit(row.visit, result.finished_ms, result.status, lease.url_version)
         visit.error = result.error
         if result.outcome is Outcome.NOT_MODIFIED:
             visit.gone, visit.redirect_target = 0, None
-            visit.status = before.status if before is not None else result.status
+            visit.status = status_before  # of the answer that the content came with
             visit.etag = result.etag or visit.etag
             visit.last_modified = result.last_modified or visit.last_modified
             visit.interval_ms = revisit.unchanged_interval_ms(visit.interval_ms, self._policy)

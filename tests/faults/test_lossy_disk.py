@@ -80,6 +80,7 @@ os.write(handle, b"2")
     assert (disk.root / "a").read_bytes() == b"1"
     (disk.root / "a").unlink()
     assert _run(disk, program, cut_at=4) == 0
+    assert disk.changes() == 3
 
 
 @pytest.mark.parametrize("room_bytes", [0, 3])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -32,10 +30,12 @@ class Record(NamedTuple):
     payload: bytes
 
 
-def crawl_words(out: Path, *seeds: str, delay: str = "0", concurrency: int = 8) -> list[str]:
-    """The command line of a crawl of loopback."""
-    words = ["crawl", *seeds, "--out", str(out), "--delay", delay, "--allow-address", "127.0.0.0/8", "--json"]
-    return [*words, "--user-agent", "HeadraceTest/1.0 (+https://example.org/bot)", "--concurrency", str(concurrency)]
+def crawl_words(out: Path, *seeds: str, delay: str | None = "0", concurrency: int | None = 8) -> list[str]:
+    """The command line of a crawl of loopback; None leaves the default."""
+    words = ["crawl", *seeds, "--out", str(out), "--allow-address", "127.0.0.0/8", "--json"]
+    words += ["--user-agent", "HeadraceTest/1.0 (+https://example.org/bot)"]
+    words += [] if delay is None else ["--delay", delay]
+    return words if concurrency is None else [*words, "--concurrency", str(concurrency)]
 
 
 def start(words: list[str], env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
@@ -47,7 +47,6 @@ def start(words: list[str], env: Mapping[str, str] | None = None) -> subprocess.
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     )
 
 
@@ -82,9 +81,8 @@ def run(words: list[str], env: Mapping[str, str] | None = None) -> Ended:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """kill -9 of the command and of all the processes that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """kill -9 of the command alone; the processes that it started must see to themselves."""
+    process.send_signal(signal.SIGKILL)
 
 
 def export(out: Path, name: str) -> Path:
@@ -134,16 +132,12 @@ def record_at(out: Path, place: str) -> Record:
         payload = record.content_stream().read()
         archive.read_to_end(record)
         headers = record.rec_headers
-        assert stream_length(archive) == int(length), f"{place}: the record has {stream_length(archive)} bytes"
+        assert archive.get_record_length() == int(length), (
+            f"{place}: the record has {archive.get_record_length()} bytes"
+        )
         url = headers.get_header("WARC-Target-URI") or ""
         digest = headers.get_header("WARC-Payload-Digest") or ""
         return Record(record.rec_type, url, int(offset), int(length), digest, payload)
-
-
-def stream_length(archive: ArchiveIterator) -> int:
-    """Bytes of the record that was just read to its end."""
-    length: int = archive.get_record_length()
-    return length
 
 
 def crawl_of(site: ServedSite, out: Path, path: str = "/index.html", **options: Any) -> list[str]:

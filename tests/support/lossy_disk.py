@@ -52,6 +52,10 @@ class Disk:
             variables["LOSSY_ROOM_BYTES"] = str(room_bytes)
         return variables
 
+    def changes(self) -> int:
+        """How many changes and syncs the process made that ended by itself."""
+        return int((self._shadow / "changes").read_text())
+
     def lose(self) -> None:
         """The power is back: below the root lies what was synced and nothing else. The process must have ended."""
         shutil.rmtree(self.root)

@@ -83,7 +83,7 @@ class ServedSite:
         with self._news:
             return list(self._lines)
 
-    def wait_for(self, enough: Callable[[Sequence[Asked]], bool], *, or_end_of: subprocess.Popen[bytes]) -> bool:
+    def wait_for(self, enough: Callable[[Sequence[Asked]], bool], *, or_end_of: subprocess.Popen[str]) -> bool:
         """True once the log is enough; False when that process ended first. Fails after two minutes."""
         ended = threading.Event()
 
