@@ -11,9 +11,19 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["HOSTS", "SEED_HOST", "Answer", "Asked", "answer", "crawl_delay_ms", "disallowed"]
+__all__ = [
+    "FORBIDDEN",
+    "HOSTS",
+    "SEED_HOST",
+    "Answer",
+    "Asked",
+    "answer",
+    "crawl_delay_ms",
+    "disallowed",
+]
 
 SEED_HOST = "library.demo.test"
+FORBIDDEN = ("quiet.demo.test", "/private/1")  # linked, and denied by robots.txt
 BOOKS = 48  # 0.15 s apart: some eight seconds
 MIRRORED = 12  # books that the mirror serves byte for byte
 ARTICLES = 24

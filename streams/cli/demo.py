@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from infra.demo_site import SEED_HOST
+from infra.demo_site import FORBIDDEN, SEED_HOST
 from infra.demo_verdict import HostVerdict, judge
 from infra.demo_web import DemoWeb
 from infra.settings import Crawl, Dns, Scope, Settings
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
             engine = shell.backend.open_engine(msgspec.structs.replace(settings, crawl=crawl), [], out, refresh=True)
             again = run_engine(engine, view_of(shell, out, as_json=False, quiet=False))
         verdicts = judge(demo.log(), DELAY_MS)
-    for line in report(first, again, verdicts, out, command()):
+    for line in report(first, again, verdicts, out, command(), demo.url(*FORBIDDEN)):
         shell.print(line)
     if first.exit_code:
         return first.exit_code
@@ -80,7 +80,7 @@ def settings_for(demo: DemoWeb) -> Settings:
 
 
 def report(
-    first: Summary, again: Summary | None, verdicts: Sequence[HostVerdict], out: Path, program: str
+    first: Summary, again: Summary | None, verdicts: Sequence[HostVerdict], out: Path, program: str, forbidden: str
 ) -> Iterator[str]:
     """What was found, what the sites' own log says, where it lies, what to type next."""
     progress = first.progress
@@ -90,12 +90,12 @@ def report(
         f" ({first.reason.value}), {size(progress.wire_bytes)}"
     )
     for number, words in (
-        (progress.duplicates, "identical to a page stored before, and stored once"),
+        (progress.duplicates, "bodies identical to one stored before, and stored once"),
         (progress.robots_denied, "not asked for: robots.txt says no"),
         (progress.redirects, "redirects, a circle among them"),
-        (progress.paused_patterns, "URL pattern paused as a trap: the calendar has no end"),
+        (progress.paused_patterns, "URL patterns paused as traps: the calendar has no end"),
         (progress.retries, "tried again, when the busy site's Retry-After was over"),
-        (sum(progress.errors_by_kind.values()), "broken links (404 and 410)"),
+        (sum(progress.errors_by_kind.get(kind, 0) for kind in ("not_found", "gone")), "broken links (404 and 410)"),
         (again.progress.not_modified if again else 0, "unchanged when asked again: 304, no body sent"),
     ):
         if number:
@@ -109,7 +109,7 @@ def report(
     for what, place in places:
         yield f"  {place:<{width}}  {what}"
     yield ""
-    yield from _next(out, program, verdicts)
+    yield from _next(out, program, forbidden)
 
 
 def _verdict(verdicts: Sequence[HostVerdict]) -> Iterator[str]:
@@ -127,14 +127,13 @@ def _verdict(verdicts: Sequence[HostVerdict]) -> Iterator[str]:
         yield "  no breach: one request at a time, each delay kept, nothing forbidden asked, Retry-After waited for"
 
 
-def _next(out: Path, program: str, verdicts: Sequence[HostVerdict]) -> Iterator[str]:
+def _next(out: Path, program: str, forbidden: str) -> Iterator[str]:
     folder = shlex.quote(str(out))
-    quiet = next((one.host for one in verdicts if one.host.startswith("quiet.")), SEED_HOST)
     rows = (
         (f"{program} status {folder}", "how it stands"),
-        (f"{program} explain {folder} {quiet}", "a host: its delay, its rules, its queue"),
+        (f"{program} explain {folder} {forbidden}", "why one was not fetched"),
         (f"{program} export {folder} --to pages.parquet", "the pages as a table"),
-        (f"{program} crawl https://YOUR.SITE --pages 100 --contact YOUR@MAIL", "a real site, one page a second"),
+        (f"{program} crawl https://YOUR.SITE --pages 100 --contact YOU@YOUR.SITE", "a real site, a page a second"),
     )
     width = max(len(row) for row, _ in rows)
     yield "next:"

@@ -96,7 +96,7 @@ class JsonLines(Silent):
 
 
 def _first_page(pages: tuple[RecentPage, ...]) -> RecentPage | None:
-    return next((page for page in pages if page.status), None)
+    return next((page for page in pages if 200 <= page.status < 300 or page.status == 304), None)
 
 
 def _line(progress: Progress) -> str:

@@ -78,7 +78,7 @@ def lines(status: Status) -> Iterator[str]:
     yield f"  {count(counts.hosts_known, 'host')}"
     for number, words in (
         (counts.robots_denied, "denied by robots.txt"),
-        (counts.paused_patterns, "URL patterns paused as traps"),
+        (counts.paused_patterns, "URL pattern(s) paused as traps"),
         (counts.dead_letters, "given up (dead letters)"),
     ):
         if number:
