@@ -180,6 +180,13 @@ class _Gzip:
                 return b"", False
             self._stream = isal_zlib.decompressobj(31)
             self.finished = False
+        if not self._begun:  # the library waits for a whole header before it looks at the first bytes
+            if not data.startswith(_GZIP_MAGIC[: len(data)]):
+                raise CorruptBody
+            if len(data) < len(_GZIP_MAGIC):
+                self._pending = data
+                return b"", False
+            self._begun = True
         out: bytes = self._stream.decompress(data, STEP_BYTES_MAX)
         if self._stream.eof:
             self.finished = True
