@@ -217,8 +217,6 @@ class _Reading:
             elif name == "title" and not has_title and not (has_svg and _in_svg(node)):
                 self.title = " ".join(node.text().split())
                 has_title = True
-        if has_svg:
-            self._xlinks(tree)
         for node in noscripts[:NOSCRIPTS_MAX]:
             self._noscript(node.text())
 
@@ -254,7 +252,8 @@ class _Reading:
             self._resolve = Resolver(base, self.encoding).resolve
 
     def _link(self, attributes: dict[str, str | None], source: str, kind: str) -> None:
-        href = attributes[source] or ""
+        # In SVG the selector's `href` also finds xlink:href, which counts where href is missing (SVG 2, 16.2).
+        href = attributes.get(source, attributes.get("xlink:href")) or ""
         if not href and source == "src":
             return  # an empty frame is about:blank
         cut = href.find("#")
@@ -276,13 +275,6 @@ class _Reading:
             self.is_cut = True
         elif known is None or (known.nofollow and not link.nofollow):
             self.links[link.url] = link
-
-    def _xlinks(self, tree: LexborHTMLParser) -> None:
-        """SVG 2 section 16.2: xlink:href counts where href is missing. No selector finds a name with a colon."""
-        for node in tree.css("svg a"):
-            attributes = node.attributes
-            if "href" not in attributes and "xlink:href" in attributes and _in_svg(node):
-                self._link(attributes, "xlink:href", "svg-a")
 
     def _noscript(self, markup: str) -> None:
         """Links of a noscript's content, which is text to a browser that runs scripts."""

@@ -45,9 +45,28 @@ _RAW_END = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])|\Z", re.IGNORECASE)
     for name in b"script style textarea title noscript noframes noembed iframe xmp".split()
 }
+_CLOSED_AT_ONCE = re.compile(
+    rb"<(b|big|code|em|font|i|s|small|strike|strong|tt|u)"
+    rb"(?:[ \n]++[a-z-]++=(?:\"[^\"<>]*+\"|[a-z0-9_-]++(?=[ \n>])))*+>[^<]*+</\1>",
+    re.IGNORECASE,
+)
 _VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr basefont bgsound".split())
 _NOT_NESTING = frozenset(b"p li dt dd option optgroup tr td th tbody thead tfoot a nobr button form".split())
 """Tags that a second one closes, or that are ignored while one is open: alone they do not nest."""
+_CELL_PARTS = frozenset(b"td th tr caption tbody thead tfoot".split())
+_CLOSES: dict[bytes, frozenset[bytes]] = {  # what a start tag closes with all that stands in it
+    b"td": frozenset((b"td", b"th", b"caption")),
+    b"th": frozenset((b"td", b"th", b"caption")),
+    b"tr": frozenset((b"tr", b"caption")),
+    **{name: frozenset((b"tbody", b"thead", b"tfoot", b"caption")) for name in (b"tbody", b"thead", b"tfoot")},
+    b"li": frozenset((b"li",)),
+    b"dt": frozenset((b"dt", b"dd")),
+    b"dd": frozenset((b"dt", b"dd")),
+}
+_ITEM_INNER = frozenset(b"a b big code em font i nobr s small strike strong tt u span p div address".split())
+"""What an item may leave open when the next one closes it; anything else keeps it open."""
+_CELL_OUTER = frozenset((b"table", b"template", b"svg", b"math"))
+_IMPLIED_LEVELS_MAX = 64
 _CELLS = frozenset((b"td", b"th", b"caption"))
 _FORMATTING = frozenset(b"b big code em font i s small strike strong tt u".split())
 """Elements that are opened anew; not `a` and `nobr`, of which a second one closes the first."""
@@ -75,12 +94,16 @@ def safe_length(body: bytes, *, attributes_per_tag_max: int) -> tuple[int, str]:
 
 def _is_plain(body: bytes, tags: int) -> bool:
     """Whether counts alone show that no tag, no nesting and no formatting can cost much."""
-    if tags > DEPTH_MAX or _has_gap(body):
+    starts = tags - body.count(b"</")
+    if starts > DEPTH_MAX or starts * tags > STACK_STEPS_MAX or _has_gap(body):
         return False
     formatting = _formatting_tags_max(body)
-    others = max(tags - body.count(b"</") - formatting, 0)
+    others = max(starts - formatting, 0)
     if 2 * formatting * others > REOPENED_MAX:
-        return False  # all formatting elements might be opened anew in each other element, and after it
+        # All formatting elements might be opened anew in each other element and after it, but for those closed at once.
+        formatting -= sum(1 for _ in _CLOSED_AT_ONCE.finditer(body))
+        if 2 * formatting * others > REOPENED_MAX:
+            return False
     return sum(1 for _ in islice(_QUOTED_END.finditer(body), QUOTED_ENDS_MAX + 1)) <= QUOTED_ENDS_MAX
 
 
@@ -161,6 +184,10 @@ class _OpenElements:
         return bool(self._counts.get(b"svg") or self._counts.get(b"math"))
 
     def open(self, name: bytes) -> None:
+        if name in _CELL_PARTS and not self.tables and not self.is_foreign:
+            return  # ignored outside a table
+        if name in _CLOSES:
+            self._close_implied(name)
         if name in _NOT_NESTING and self._names and self._names[-1] == name:
             return
         self._names.append(name)
@@ -171,11 +198,26 @@ class _OpenElements:
         """Close the innermost `name` and what stands in it. Each element is popped once, so all pops are linear."""
         if not self._counts.get(name):
             return
-        popped = b""
-        while popped != name:
-            popped = self._names.pop()
-            self._counts[popped] -= 1
-            self.depth -= 1
+        while self._pop() != name:
+            pass
+
+    def _close_implied(self, name: bytes) -> None:
+        """A new cell, row or item closes the one before it, if that one's end tag was left out."""
+        closed = _CLOSES[name]
+        for level in range(1, min(self.depth, _IMPLIED_LEVELS_MAX) + 1):
+            inner = self._names[-level]
+            if inner in closed:
+                for _ in range(level):
+                    self._pop()
+                return
+            if inner in _CELL_OUTER or (name not in _CELL_PARTS and inner not in _ITEM_INNER):
+                return
+
+    def _pop(self) -> bytes:
+        name = self._names.pop()
+        self._counts[name] -= 1
+        self.depth -= 1
+        return name
 
 
 class _OpenFormatting:
