@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scopes = ", ".join(one.value for one in Scope)
     add("--scope", metavar="WHICH", help=f"how far from the seeds: {scopes} (default: host)")
     add("--depth", metavar="N", help="follow at most N links from a seed")
-    add("--pages", type=positive, metavar="N", help="end after N pages")
-    add("--time", metavar="SPAN", help="end after SPAN, such as 90s, 20min or 2h")
+    add("--pages", type=positive, metavar="N", help="end this run after N pages")
+    add("--time", metavar="SPAN", help="end this run after SPAN, such as 90s, 20min or 2h")
     add("--include", action="append", metavar="REGEX", help="only URLs in which REGEX is found")
     add("--exclude", action="append", metavar="REGEX", help="no URLs in which REGEX is found")
     add("--delay", metavar="SPAN", help="from an answer to the next request of the host (default: 1s)")
@@ -104,13 +104,13 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
             "note: the user agent names no contact; a site's operator should find you:"
             ' --user-agent "MyBot/1.0 (+https://example.org/bot)" or --contact URL'
         )
+    engine = shell.backend.open_engine(settings, seeds, out, refresh=arguments.refresh)
     if resumes:
         reader = shell.backend.open_reader(out)
         try:
             shell.say(resuming(reader.counts()))
         finally:
             reader.close()
-    engine = shell.backend.open_engine(settings, seeds, out, refresh=arguments.refresh)
     view = view_of(shell, out, as_json=arguments.json, quiet=arguments.quiet)
     summary = run_engine(engine, view)
     show_summary(summary, shell, view)

@@ -85,8 +85,9 @@ class JsonLines(Silent):
         self._next_ms = 0
 
     def show(self, progress: Progress) -> None:
+        """The last snapshot is left to the summary, which holds it."""
         super().show(progress)
-        if progress.elapsed_ms >= self._next_ms or progress.state is State.DONE:
+        if progress.elapsed_ms >= self._next_ms and progress.state is not State.DONE:
             self._next_ms = progress.elapsed_ms + self._every_ms
             self.event("progress", progress)
 

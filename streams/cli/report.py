@@ -32,7 +32,7 @@ def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:
     """The closing report, a line each."""
     progress = summary.progress
     detail = f" {printable(summary.reason_detail)}" if summary.reason_detail else ""
-    yield f"done: {summary.reason.value}{detail}" if not summary.exit_code else f"ended: {summary.reason.value}{detail}"
+    yield f"{'done' if summary.reason is EndReason.COMPLETE else 'ended'}: {summary.reason.value}{detail}"
     yield ""
     yield f"  {_pages(progress)}"
     for name, words in _NAMES:

@@ -18,6 +18,7 @@ from streams.core.progress import Progress, Summary
 __all__ = ["View", "run_engine"]
 
 LOOK_MS = 400  # 2.5 looks a second: lively to the eye, and far below 3 % of a core
+FIRST_LOOK_MS = 50  # until the first answer is there: it is to be seen at once
 
 
 class View(Protocol):
@@ -56,8 +57,9 @@ async def _drive(engine: Engine, view: View) -> Summary:
     run = asyncio.ensure_future(engine.run())
     try:
         while not run.done():
-            view.show(engine.progress())
-            await asyncio.wait({run}, timeout=LOOK_MS / 1_000)
+            progress = engine.progress()
+            view.show(progress)
+            await asyncio.wait({run}, timeout=(LOOK_MS if progress.last_urls else FIRST_LOOK_MS) / 1_000)
         summary = run.result()
         view.show(summary.progress)
         return summary

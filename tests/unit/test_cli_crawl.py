@@ -218,7 +218,7 @@ def test_json_lines_are_json_and_nothing_else() -> None:
     """Protects scripts: stdout holds one JSON object a line, the last of them the summary."""
     _, shell = crawl("https://a.example", "--json", engine=FakeEngine([Progress(pages=1), Progress(pages=2)]))
     events = [json.loads(line) for line in shell.printed.splitlines()]
-    assert [event["event"] for event in events] == ["progress", "progress", "summary"]
+    assert [event["event"] for event in events] == ["progress", "summary"]
     assert events[-1]["reason"] == "all reachable pages are fetched"
     assert events[-1]["progress"]["pages"] == 2
 
@@ -263,7 +263,7 @@ def test_the_report_says_what_is_left_and_why() -> None:
     lines = "\n".join(
         ending(Summary(progress, EndReason.NOTHING_DUE, "within 60 s", hosts_left=left, hosts_left_count=4, out="my o"))
     )
-    assert "done: nothing is due within 60 s" in lines
+    assert "ended: nothing is due within 60 s" in lines
     assert "5 pages in 2.0 s (2.5/s)" in lines
     assert "https://b.example  12 URLs: backs off after 503; next at 2026-11-30 00:53:20Z" in lines
     assert "and 3 more" in lines
