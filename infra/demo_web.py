@@ -95,23 +95,24 @@ class DemoWeb:
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         start_ms = time.time() * 1_000
+        connection = request.get_extra_info("peername")[1]  # now: it is gone once the crawler has hung up
         host = request.host.rpartition(":")[0] or request.host
         number = self._asked[host]
         self._asked[host] += 1
         given = answer(Asked(host, request.path_qs, number, self.port, request.headers.get("If-None-Match")))
         await asyncio.sleep(given.after_ms / 1_000)
-        self._record(request, host, start_ms, given)
+        self._record(request, connection, host, start_ms, given)
         response = web.Response(status=given.status, body=given.body, headers=dict(given.headers))
         if given.content_type:
             response.headers["Content-Type"] = given.content_type
         return response
 
-    def _record(self, request: web.BaseRequest, host: str, start_ms: float, given: Answer) -> None:
+    def _record(self, request: web.BaseRequest, connection: int, host: str, start_ms: float, given: Answer) -> None:
         retry_after = dict(given.headers).get("Retry-After")
         line = LogLine(
             start_ms=start_ms,
             end_ms=time.time() * 1_000,
-            connection=request.get_extra_info("peername")[1],
+            connection=connection,
             host=host,
             path=request.path_qs,
             status=given.status,

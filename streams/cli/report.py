@@ -90,6 +90,8 @@ def _next(summary: Summary, command: str) -> Iterator[str]:
     ]
     if not finished:
         rows.insert(0, (f"{command} crawl --out {out}", "go on where this ended"))
+    elif not summary.progress.pages:
+        rows.insert(0, (f"{command} crawl --out {out} --refresh", "ask for every known page again, if it changed"))
     if summary.progress.dead_letters:
         rows.append((f"{command} dead-letters {out} list", "what was given up"))
     width = max(len(row) for row, _ in rows)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from streams.cli.backend import Engine
 from streams.cli.words import count
+from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.progress import Progress, Summary
 
 __all__ = ["View", "run_engine"]
@@ -38,13 +39,20 @@ class View(Protocol):
 
 
 def run_engine(engine: Engine, view: View) -> Summary:
-    """Run until the engine ends. A third interrupt is Python's own, should stopping hang."""
+    """Run until the engine ends; `CrawlError` when the system fails it. A third interrupt is Python's own."""
     import uvloop
 
     view.start()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_drive(engine, view))
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise CrawlError(
+            f"the run could not go on: {place}{error.strerror or error}; put that right (free room on the disk?),"
+            " then run the same command again: nothing that was committed is lost",
+            EXIT_FAILED,
+        ) from error
     finally:
         view.finish()
 

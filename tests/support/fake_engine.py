@@ -28,7 +28,7 @@ class FakeEngine:
         snapshots: Sequence[Progress] = (),
         *,
         until_told: bool = False,
-        failure: CrawlError | None = None,
+        failure: CrawlError | OSError | None = None,
         on_look: Callable[[int], None] = lambda look: None,
     ) -> None:
         self._snapshots = list(snapshots) or [Progress(pages=3, elapsed_ms=1_500)]

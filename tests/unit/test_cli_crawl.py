@@ -253,6 +253,14 @@ def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
     assert shell.said.splitlines()[-1] == "headrace: o: no space left on device; free some and run it again"
 
 
+def test_a_failing_system_is_one_line_and_exit_code_1() -> None:
+    """Protects whoever fills the disk: what failed, and that the same command goes on when it is put right."""
+    code, shell = crawl("https://a.example", engine=FakeEngine(failure=OSError(28, "No space left on device", "o/x")))
+    assert code == 1
+    assert "o/x: No space left on device" in shell.said
+    assert "run the same command again" in shell.said
+
+
 def test_the_report_says_what_is_left_and_why() -> None:
     """Protects the question "is it complete?": hosts that still wait are named with the reason and the next time."""
     from streams.cli.report import ending
