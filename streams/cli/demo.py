@@ -25,7 +25,7 @@ from streams.core.progress import EndReason, Summary
 
 EXAMPLES = """
   headrace demo                       into ./headrace-demo
-  headrace demo --out /tmp/demo
+  headrace demo --out try-it
 """
 
 DELAY_MS = 150  # a tenth or so of what real sites get: nobody waits for this one
