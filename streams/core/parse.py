@@ -5,7 +5,8 @@ steps: type (Content-Type, or the first bytes without one), bounds on hostile ma
 for all elements that matter, links resolved against the page's base, text, fingerprint.
 
 The tree is built as in a browser that runs scripts: the content of `<noscript>` is then text, a picture in the head's
-noscript does not end the head, and a refresh in it, meant for others, is not taken. Its links are read on their own.
+noscript does not end the head, and a refresh in it, meant for others, is not taken. Its links and its robots directives
+are read on their own.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SVG_ANCESTORS_MAX = 64
 HEAD_LINKS_MAX = 2_000
 
 _QUERY = "a[href],area[href],iframe[src],frame[src],link[href],meta,base[href],title,noscript"
-_NOSCRIPT_QUERY = "a[href],area[href],iframe[src],frame[src]"
+_NOSCRIPT_QUERY = "a[href],area[href],iframe[src],meta[name]"
 _SOURCE_ATTRIBUTE = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
 _RESOURCE_QUERY = (
     "img,source,video,audio,track,embed,object,input[src],script[src],link[href],body[background],image,use"
@@ -277,13 +278,16 @@ class _Reading:
             self.links[link.url] = link
 
     def _noscript(self, markup: str) -> None:
-        """Links of a noscript's content, which is text to a browser that runs scripts."""
+        """Links and directives of a noscript's content, which is text to a browser that runs scripts."""
         if "=" not in markup:
             return
         fragment = LexborHTMLParser(markup, is_fragment=True, options=LexborDocumentOptions.WO_EVENTS)
         for node in fragment.css(_NOSCRIPT_QUERY):
             name = node.tag or ""
-            self._link(node.attributes, _SOURCE_ATTRIBUTE[name], name)
+            if name == "meta":
+                self._meta_robots(node.attributes)
+            else:
+                self._link(node.attributes, _SOURCE_ATTRIBUTE[name], name)
 
     def _head_link(self, node: LexborNode) -> None:
         attributes = node.attributes
@@ -314,14 +318,15 @@ class _Reading:
             )
 
     def _meta(self, attributes: dict[str, str | None]) -> None:
-        content = attributes.get("content")
-        if not content:
-            return
-        name = attributes.get("name")
-        if name:
-            self.robots &= directives.of_meta(name, content, product_token=self._product_token, now_ms=self._now_ms)
+        self._meta_robots(attributes)
         if self.refresh is None and (attributes.get("http-equiv") or "").strip().lower() == "refresh":
-            self._refresh(content)
+            self._refresh(attributes.get("content") or "")
+
+    def _meta_robots(self, attributes: dict[str, str | None]) -> None:
+        name, content = attributes.get("name"), attributes.get("content")
+        if name and content:
+            token = self._product_token
+            self.robots &= directives.of_meta(name, content, product_token=token, now_ms=self._now_ms)
 
     def _refresh(self, content: str) -> None:
         """The first refresh that is valid counts (HTML standard, "will declaratively refresh")."""

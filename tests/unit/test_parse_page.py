@@ -153,6 +153,8 @@ def test_directives_of_page_and_header_add_up() -> None:
     assert len(page.links) == 1
     quiet = parse("<meta name=otherbot content=none><meta name=robots>").page
     assert (quiet.index, quiet.follow) == (True, True)
+    unscripted = parse("<noscript><meta name=robots content=noindex></noscript>").page
+    assert (unscripted.index, unscripted.follow) == (False, True)
     image = parse(b"\x89PNG", content_type="image/png", robots_tags=("none",)).page
     assert (image.index, image.follow) == (False, False)
 
