@@ -1,9 +1,9 @@
 """One kept-alive HTTP/1.1 connection, and the aiohttp connector that opens and pools such connections.
 
-aiohttp's connector does what it is good at: resolve through our resolver, connect (RFC 8305), TLS, pool, close idle
-ones. Requests and answers do not pass through its client session: the session repeats a GET once when a kept-alive
-connection is dead, which would be a second request under one lease, and its parser loses an answer that stray bytes
-follow. Here one request is written once, and `AnswerReader` reads the answer.
+aiohttp's connector does what it is good at: resolve through our resolver, connect, TLS, pool, close idle ones. Requests
+and answers do not pass through its client session: the session repeats a GET once when a kept-alive connection is dead,
+which would be a second request under one lease, and its parser loses an answer that stray bytes follow. Here one
+request is written once, and `AnswerReader` reads the answer.
 """
 
 from __future__ import annotations
@@ -166,7 +166,6 @@ class Connector(aiohttp.TCPConnector):
         resolver: aiohttp.abc.AbstractResolver,
         allowed: tuple[Network, ...],
         tls: ssl.SSLContext,
-        connections_max: int,
         idle_hosts_max: int,
         keepalive_s: float,
     ) -> None:
@@ -174,7 +173,8 @@ class Connector(aiohttp.TCPConnector):
             resolver=resolver,
             use_dns_cache=False,  # the resolver caches, by the records' own TTL
             ssl=tls,
-            limit=connections_max,
+            limit=0,  # whoever lends counts: waiting for a slot must not pass for a slow connect
+            happy_eyeballs_delay=None,  # RFC 8305 would open two connections to a slow host; one after the other is one
             keepalive_timeout=keepalive_s,
             socket_factory=functools.partial(_checked_socket, allowed),
         )
@@ -197,7 +197,8 @@ class Connector(aiohttp.TCPConnector):
 
 @functools.lru_cache(maxsize=64)
 def _timeout(within_s: float) -> ClientTimeout:
-    return ClientTimeout(total=None, connect=within_s, ceil_threshold=float("inf"))
+    # Half of it for one address, so that a second one still has its turn.
+    return ClientTimeout(total=None, connect=within_s, sock_connect=within_s / 2, ceil_threshold=float("inf"))
 
 
 def _checked_socket(allowed: tuple[Network, ...], addr_info: Any) -> socket.socket:

@@ -27,7 +27,7 @@ from streams.core.fetch import Agent, Exchange, RequestPlan
 from streams.core.policy import FetchLimits
 from streams.core.rules.addresses import Network, literal_address, refusal
 
-CONNECTIONS_MAX = 1_000
+CONNECTIONS_MAX = 1_000  # in use at once; more leases wait, and expire if they wait too long
 IDLE_HOSTS_MAX = 1_000
 KEEPALIVE_S = 30.0
 
@@ -68,11 +68,11 @@ class HttpWeb:
         self._limits = limits if limits is not None else FetchLimits()
         self._allowed = allowed
         self._loop = asyncio.get_running_loop()
+        self._slots = asyncio.Semaphore(connections_max)
         self._connector = Connector(
             resolver=resolver,
             allowed=allowed,
             tls=tls if tls is not None else _tls_context(verify_tls),
-            connections_max=connections_max,
             idle_hosts_max=idle_hosts_max,
             keepalive_s=keepalive_s,
         )
@@ -83,6 +83,16 @@ class HttpWeb:
         while now_ms < lease.not_before_ms:
             await asyncio.sleep((lease.not_before_ms - now_ms) / 1000)
             now_ms = self._now_ms()
+        async with self._slots:
+            return await self._start(lease)
+
+    async def close(self) -> None:
+        """Close every connection, then the resolver."""
+        await self._connector.close()
+        await self._resolver.close()
+
+    async def _start(self, lease: FetchLease) -> Fetched:
+        now_ms = self._now_ms()
         if now_ms > lease.start_by_ms:
             return Fetched(fetch.expired(lease, now_ms=now_ms))
         plan = fetch.plan(lease, self._agent, now_ms=now_ms)
@@ -90,11 +100,6 @@ class HttpWeb:
         if literal is not None and refusal(literal, self._allowed) is not None:
             return self._without_answer(lease, plan, now_ms, "private_address", literal)
         return await self._exchange(lease, plan, now_ms)
-
-    async def close(self) -> None:
-        """Close every connection, then the resolver."""
-        await self._connector.close()
-        await self._resolver.close()
 
     async def _exchange(self, lease: FetchLease, plan: RequestPlan, started_ms: int) -> Fetched:
         limits = self._limits

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import gzip
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import uvloop
@@ -262,7 +263,7 @@ def test_nobody_listens() -> None:
     async def main() -> Fetched:
         async with RawServer() as server:
             port = server.port
-        web = HttpWeb(agent=AGENT, resolver=Names(port, "127.0.0.1"), now_ms=Clock(), allowed=LOOPBACK)
+        web = HttpWeb(agent=AGENT, resolver=Names(port, "127.0.0.1", "127.0.0.2"), now_ms=Clock(), allowed=LOOPBACK)
         fetched = await web.fetch(lease())
         await web.close()
         return fetched
@@ -271,28 +272,82 @@ def test_nobody_listens() -> None:
     assert (result.outcome, result.error) == (Outcome.RETRY, "connect_refused")
 
 
+@contextlib.contextmanager
+def drops_packets(address: str, port: int = 0) -> Iterator[int]:
+    """A port whose queue of connections is full, so that the kernel answers no more of them."""
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind((address, port))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        for _ in range(4):
+            one = sockets.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex((address, port))
+        yield port
+
+
 def test_a_connect_that_never_ends_is_given_up() -> None:
-    """A host that drops packets costs connect_ms_max and no request. Here its queue of connections is full."""
+    """A host that drops packets costs connect_ms_max and no request."""
 
     async def main() -> Fetched:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(0)
-            port = listener.getsockname()[1]
-            crowd = [socket.socket() for _ in range(4)]
-            for one in crowd:
-                one.setblocking(False)
-                one.connect_ex(("127.0.0.1", port))
+        with drops_packets("127.0.0.1") as port:
             names = Names(port, "127.0.0.1")
             web = HttpWeb(agent=AGENT, resolver=names, now_ms=Clock(), allowed=LOOPBACK, limits=QUICK)
             fetched = await web.fetch(lease())
             await web.close()
-            for one in crowd:
-                one.close()
             return fetched
 
     result = uvloop.run(main()).result
     assert (result.outcome, result.error) == (Outcome.RETRY, "connect_timeout")
+
+
+def test_an_address_that_drops_packets_leaves_time_for_the_next() -> None:
+    """One connection at a time, and half of the time at most for each address."""
+
+    async def main() -> tuple[Fetched, RawServer]:
+        async with RawServer([wire(PAGE)], ["127.0.0.3"]) as server:
+            with drops_packets("127.0.0.2", server.port):
+                names = Names(server.port, "127.0.0.2", "127.0.0.3")
+                web = HttpWeb(agent=AGENT, resolver=names, now_ms=Clock(), allowed=LOOPBACK, limits=QUICK)
+                fetched = await web.fetch(lease())
+                await web.close()
+                return fetched, server
+
+    fetched, server = uvloop.run(main())
+    assert (fetched.result.error, fetched.result.address) == ("", "127.0.0.3")
+    assert len(server.log) == 1
+
+
+def test_connections_are_bounded_in_total() -> None:
+    """Leases beyond connections_max wait, whatever host they are for, and a wait is no failure of the site."""
+
+    async def main() -> tuple[list[Fetched], RawServer, int]:
+        most = 0
+
+        class Counting(Names):
+            async def resolve(
+                self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+            ) -> list[ResolveResult]:
+                nonlocal most
+                most = max(most, len(server.log) - len(done) + 1)
+                return await super().resolve(host, port, family)
+
+        done: list[Fetched] = []
+        async with RawServer([wire(PAGE) for _ in range(6)]) as server:
+            names = Counting(server.port, "127.0.0.1")
+            web = HttpWeb(agent=AGENT, resolver=names, now_ms=Clock(), allowed=LOOPBACK, connections_max=1)
+
+            async def one(number: int) -> None:
+                done.append(await web.fetch(lease(host=f"http://site{number}.example")))
+
+            await asyncio.gather(*(one(number) for number in range(6)))
+            await web.close()
+            return done, server, most
+
+    done, server, most = uvloop.run(main())
+    assert [fetched.result.outcome for fetched in done] == [Outcome.FETCHED] * 6
+    assert (len(server.log), most) == (6, 1)
 
 
 def test_an_expired_lease_asks_nothing() -> None:
