@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +19,7 @@ from tests.support.access_log_oracle import Request
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 WAIT_S_MAX = 120.0
+_MARK = "/-mark-"
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -48,6 +52,7 @@ class ServedSite:
         if not log:
             self._command += ["--log", "none"]
         self._lines: list[Asked] = []
+        self._marks = 0
         self._news = threading.Condition()
         self._process: subprocess.Popen[bytes] | None = None
         self._reader = threading.Thread(target=self._read, name="site log", daemon=True)
@@ -79,8 +84,20 @@ class ServedSite:
         return f"http://{host}:{self.port}{path}"
 
     def log(self) -> list[Asked]:
-        """All requests so far, in the order in which their answers were ready."""
+        """All requests that were sent before this call, in the order in which their answers were ready.
+
+        What a killed client sent may still lie unread at the server. Two requests of our own, one after the other, come
+        after it: once they are logged, all is.
+        """
         with self._news:
+            due = self._marks + 2
+        for _ in range(2):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S_MAX)
+            connection.request("GET", _MARK)
+            connection.getresponse().read()
+            connection.close()
+        with self._news:
+            assert self._news.wait_for(lambda: self._marks >= due, WAIT_S_MAX)
             return list(self._lines)
 
     def wait_for(self, enough: Callable[[Sequence[Asked]], bool], *, or_end_of: subprocess.Popen[str]) -> bool:
@@ -99,11 +116,24 @@ class ServedSite:
             assert done, f"after {WAIT_S_MAX:.0f} s the site had seen {len(self._lines)} requests, not what was needed"
             return enough(self._lines)
 
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """Within the block the site takes requests and answers none."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def _read(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
             asked = _decode(line)
             with self._news:
-                self._lines.append(asked)
+                if asked.path == _MARK:
+                    self._marks += 1
+                else:
+                    self._lines.append(asked)
                 self._news.notify_all()
