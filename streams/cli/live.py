@@ -1,6 +1,6 @@
 """A crawl as one panel that redraws itself in place: what comes in, what waits and why, what goes wrong.
 
-Drawn by hand of one `Text` a line: rich's tables cost five times as much, and the picture must stay below 3 % of a
+Drawn by hand of one `Text` a line: rich's table costs twice as much, and the picture must stay below 3 % of a
 core (`tests/unit/test_cli_live.py` measures it). `NO_COLOR` is rich's own to honour.
 """
 
