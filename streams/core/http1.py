@@ -315,7 +315,28 @@ class ResponseReader:
         self._searched = 0
         return data[:end].removesuffix(b"\r"), data[end + 1 :]
 
+    def _whole_chunks(self, data: bytes) -> bytes:
+        """The way of nearly all chunks: those that lie whole and plain in `data`. What is left is for the states."""
+        at = 0
+        while True:
+            end = data.find(b"\r\n", at, at + 10)
+            if end < 0 or not (size_text := data[at:end]).isalnum():
+                return data[at:]
+            try:
+                size = int(size_text, 16)
+            except ValueError:
+                return data[at:]
+            begin, at_next = end + 2, end + 4 + size
+            if size == 0 or data[at_next - 2 : at_next] != b"\r\n":
+                return data[at:]
+            self.pieces.append(data[begin : at_next - 2])
+            at = at_next
+
     def _chunk_size(self, data: bytes) -> bytes | None:
+        if not self._searched:
+            data = self._whole_chunks(data)
+            if not data:
+                return None
         found = self._line(data, CHUNK_LINE_BYTES_MAX)
         if found is None:
             return None
