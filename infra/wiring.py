@@ -101,7 +101,7 @@ def _assemble(
         return {"seeds": _encode(grown.seeds)}
 
     def write_log(first: int, rows: Sequence[FetchLogRow]) -> None:
-        fetchlog.write_segment(fetchlog.segment_path(root, epoch, first), rows, files)
+        fetchlog.write_segment(fetchlog.rows_path(root, first), rows, files)
 
     return Engine(
         owner=owner,

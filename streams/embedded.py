@@ -17,7 +17,6 @@ their limits. What waits to be parsed is durable and small (a reference), so not
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,18 +25,9 @@ import msgspec
 
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import StoreFailed
-from connectors.ports import Fetched, ParseOutput, Parser, Response, StoredContent, Web
+from connectors.ports import Fetched, ParseOutput, Parser, Web
 from connectors.segments_local import LocalSegments
-from schemas.records import (
-    BodyRef,
-    DiscoveredUrl,
-    FetchLease,
-    FetchLogRow,
-    Outcome,
-    ParsedPage,
-    ParseTask,
-    StoredResult,
-)
+from schemas.records import BodyRef, DiscoveredUrl, FetchLease, FetchLogRow, ParsedPage, ParseTask
 from streams.core import policy as bounds
 from streams.core.failures import EXIT_FAILED, EXIT_INTERRUPTED
 from streams.core.hosts import NEVER_MS
@@ -46,12 +36,8 @@ from streams.core.progress import EndReason, Progress, State, Summary
 from streams.core.rows import QueueClass
 from streams.core.tasks import decode_task
 from streams.core.turn import Family, Turn
+from streams.ledger import Group, Ledger
 from streams.tally import Tally
-
-Position = tuple[tuple[str, int], ...]
-encode_position = msgspec.msgpack.Encoder().encode
-encode_row = msgspec.msgpack.Encoder().encode
-decode_row = msgspec.msgpack.Decoder(FetchLogRow).decode
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -64,15 +50,6 @@ class Limits(msgspec.Struct, frozen=True):
     pages_max: int | None = None
     time_ms_max: int | None = None
     wait_ms_max: int = 20 * bounds.MINUTE_MS  # how long to linger when nothing is ready
-
-
-class _Group(msgspec.Struct):
-    """What one group adds to the store."""
-
-    content: dict[bytes, StoredContent] = msgspec.field(default_factory=dict)
-    stored: dict[bytes, tuple[StoredResult, bool]] = msgspec.field(default_factory=dict)  # by lease; True: a duplicate
-    bodies: dict[bytes, bytes] = msgspec.field(default_factory=dict)  # by url_id: to be parsed without reading back
-    fetched: list[Fetched] = msgspec.field(default_factory=list)
 
 
 class Engine:
@@ -108,7 +85,7 @@ class Engine:
         self._web: Web | None = None
         self._parser: Parser | None = None
         self._segments = segments
-        self._write_log = write_log
+        self._ledger = Ledger(db, segments, write_log)
         self._limits = limits
         self._seeds = seeds
         self._now = now
@@ -128,7 +105,6 @@ class Engine:
         self._end: tuple[EndReason, str] | None = None
         self._drained_for = EndReason.DRAINED
         self._failure: BaseException | None = None
-        self._log_next = self._log_first = 0
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._started_ms = now()
         self._last_group_s = 0.0
@@ -158,7 +134,14 @@ class Engine:
     # --- the run ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> Summary:
-        """Until done, drained or failed. The folder is closed when this returns."""
+        """Until done, drained or failed. The folder is closed when this returns or raises."""
+        try:
+            return await self._run()
+        finally:
+            self._db.close()
+            self._close_folder()
+
+    async def _run(self) -> Summary:
         reason, detail, exit_code = EndReason.FAILED, "", EXIT_FAILED
         try:
             await self._start()
@@ -174,7 +157,7 @@ class Engine:
         progress = self.progress()
         self._publish(progress)
         left, count = self.tally.hosts_left(self._owner, self._now())
-        summary = Summary(
+        return Summary(
             progress=progress,
             reason=reason,
             reason_detail=detail,
@@ -184,24 +167,18 @@ class Engine:
             out=self._out,
             places=self._places,
         )
-        self._db.close()
-        self._close_folder()
-        return summary
 
     async def _start(self) -> None:
         """Take over what is durable, then admit the seeds."""
         self._web, self._parser = self._make_web(), self._make_parser()
-        rows = list(self._db.log_rows())
-        self._log_first = rows[0][0] if rows else int.from_bytes(self._db.meta("log_next") or b"\0", "big")
-        self._log_next = rows[-1][0] + 1 if rows else self._log_first
-        await self._commit(self._owner.adopt(self._now(), close_leases=True), _Group())
+        await self._commit(self._owner.adopt(self._now(), close_leases=True), Group())
         if self._refresh:
             await self._refresh_all()
         for _, raw in self._db.tasks():
             self._to_parse.append((decode_task(raw), None))
         for at in range(0, len(self._seeds), bounds.GROUP_EVENTS_MAX):
             batch = self._seeds[at : at + bounds.GROUP_EVENTS_MAX]
-            await self._commit(self._owner.decide([batch], self._now(), 0), _Group())
+            await self._commit(self._owner.decide([batch], self._now(), 0), Group())
         self._feed_parsers()
         self._publish(self.progress())
 
@@ -212,20 +189,25 @@ class Engine:
             if key[10] == QueueClass.REVISIT:
                 batch.append(key)
             if len(batch) >= 2_000:
-                await self._commit(self._owner.refresh(batch, self._now()), _Group())
+                await self._commit(self._owner.refresh(batch, self._now()), Group())
                 batch = []
-        await self._commit(self._owner.refresh(batch, self._now()), _Group())
+        await self._commit(self._owner.refresh(batch, self._now()), Group())
 
     async def _group(self) -> None:
         """Wait for work, then store, decide, make durable, release."""
         await self._work()
         if self._failure is not None:
             raise self._failure
-        group = _Group()
-        events = self._take(group)
+        group = Group()
+        events: list[Event] = []
+        for _ in range(min(len(self._inbox), bounds.GROUP_EVENTS_MAX)):
+            item = self._inbox.popleft()
+            if isinstance(item, Fetched) and item.response is not None:
+                self._unstored_bytes -= len(item.response.body)
+            events += self._ledger.take(item, group)
         turn = self._owner.decide(events, self._now(), self._room())
         await self._commit(turn, group)
-        self.tally.turn(turn, group.fetched)
+        self.tally.turn(turn, group.fetched, group.duplicates)
         self._release(turn, group)
         self._consider_end(turn)
 
@@ -269,127 +251,19 @@ class Engine:
     def _parse_backlog(self) -> int:
         return len(self._to_parse) + len(self._parses)
 
-    # --- 1 store ---------------------------------------------------------------------------------------------------
-
-    def _take(self, group: _Group) -> list[Event]:
-        """The inbox as events, in order of arrival; what they carry goes to the segments."""
-        events: list[Event] = []
-        for _ in range(min(len(self._inbox), bounds.GROUP_EVENTS_MAX)):
-            item = self._inbox.popleft()
-            if isinstance(item, Fetched):
-                group.fetched.append(item)
-                events.append(item.result)
-                if item.response is not None:
-                    self._unstored_bytes -= len(item.response.body)
-                    if item.result.outcome is Outcome.FETCHED:
-                        events.append(self._store(group, item, item.response))
-            else:
-                events.append(self._keep_parsed(item))
-        return events
-
-    def _store(self, group: _Group, fetched: Fetched, response: Response) -> StoredResult:
-        """Append the body, or a revisit record if the same bytes lie stored already."""
-        result = fetched.result
-        content_hash = hashlib.sha256(response.body).digest()
-        known = group.content.get(content_hash) or self._db.content(content_hash)
-        ref = self._segments.append_response(result.url, response, content_hash, known)
-        if known is None:
-            group.content[content_hash] = StoredContent(ref, result.url, response.fetched_ms)
-        stored = StoredResult(
-            lease_id=result.lease_id,
-            host_key=result.host_key,
-            url_id=result.url_id,
-            url_version=result.url_version,
-            content_hash=content_hash,
-            body=ref,
-            content=ref if known is None else known.content,
-            content_type=result.content_type,
-            robots_tags=_header_lines(response, b"x-robots-tag"),
-            link_headers=_header_lines(response, b"link"),
-        )
-        group.stored[result.lease_id] = (stored, known is not None)
-        if known is not None:
-            self.tally.duplicate()
-        group.bodies[result.url_id] = response.body
-        return stored
-
-    def _keep_parsed(self, output: ParseOutput) -> ParsedPage:
-        if output.page.error and not output.text and not output.records:
-            return output.page
-        return msgspec.structs.replace(output.page, text=self._segments.append_parsed(output))
-
-    # --- 3 make durable --------------------------------------------------------------------------------------------
-
-    async def _commit(self, turn: Turn, group: _Group) -> None:
-        meta: dict[str, bytes] = {}
-        if turn.new_seeds:
-            meta.update(self._on_new_seeds(turn.new_seeds))
-        log = [(self._log_next + at, encode_row(row)) for at, row in enumerate(self._log_rows(turn, group))]
-        if turn.writes or log or group.stored:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._disk, self._make_durable, turn, group, meta, log)
-        self._log_next += len(log)
+    async def _commit(self, turn: Turn, group: Group) -> None:
+        loop = asyncio.get_running_loop()
+        meta = self._on_new_seeds(turn.new_seeds) if turn.new_seeds else {}
+        log = self._ledger.log_rows(turn, group, self._owner.epoch)
+        if turn.writes or log or group.stored or meta:
+            await loop.run_in_executor(self._disk, self._ledger.make_durable, turn, group, meta, log)
         self._owner.committed(turn)
-        if self._log_next - self._log_first >= bounds.FETCH_LOG_ROWS_MAX:
-            await asyncio.get_running_loop().run_in_executor(self._disk, self._seal_log)
-
-    def _make_durable(self, turn: Turn, group: _Group, meta: dict[str, bytes], log: list[tuple[int, bytes]]) -> None:
-        self._segments.sync()
-        meta["segments"] = encode_position(self._segments.position())
-        self._db.commit(turn.writes, meta=meta, content=group.content, log=log)
-
-    def _seal_log(self) -> None:
-        """Move the journal's rows into a Parquet segment, then forget them."""
-        rows: list[FetchLogRow] = []
-        first = self._log_first
-        for sequence, raw in self._db.log_rows():
-            rows.append(decode_row(raw))
-            if len(rows) == bounds.FETCH_LOG_ROWS_MAX:
-                self._write_log(first, rows)
-                rows, first = [], sequence + 1
-        if rows:
-            self._write_log(first, rows)
-        self._log_first = self._log_next
-        self._db.commit(meta={"log_next": self._log_next.to_bytes(8, "big")}, log_end=self._log_next)
-
-    def _log_rows(self, turn: Turn, group: _Group) -> list[FetchLogRow]:
-        rows = []
-        for entry in turn.log:
-            result, lease = entry.result, entry.lease
-            stored, duplicate = group.stored.get(result.lease_id, (None, False))
-            rows.append(
-                FetchLogRow(
-                    started_ms=result.started_ms,
-                    finished_ms=result.finished_ms,
-                    url=result.url,
-                    host_key=result.host_key,
-                    kind=result.kind,
-                    outcome=result.outcome,
-                    lease_id=result.lease_id,
-                    url_version=lease.url_version,
-                    attempt=lease.attempt,
-                    policy_version=entry.policy_version,
-                    owner_epoch=self._owner.epoch,
-                    delay_ms=entry.delay_ms,
-                    status=result.status,
-                    error=result.error,
-                    address=result.address,
-                    wire_bytes=result.wire_bytes,
-                    body_bytes=result.body_bytes,
-                    content_type=result.content_type,
-                    content_hash=b"" if stored is None else stored.content_hash,
-                    body=None if stored is None else stored.body,
-                    duplicate=duplicate,
-                    redirect_target=result.redirect_target,
-                    retry_after_ms=result.retry_after_ms,
-                    robots=None if result.robots is None else result.robots.decision,
-                )
-            )
-        return rows
+        if self._ledger.log_is_full:
+            await loop.run_in_executor(self._disk, self._ledger.seal_log)
 
     # --- 4 release -------------------------------------------------------------------------------------------------
 
-    def _release(self, turn: Turn, group: _Group) -> None:
+    def _release(self, turn: Turn, group: Group) -> None:
         for lease in turn.leases:
             task = asyncio.create_task(self._fetch(lease))
             self._fetches.add(task)
@@ -407,7 +281,7 @@ class Engine:
             fetched = await self._web.fetch(lease)
         except asyncio.CancelledError:
             return
-        except BaseException as error:
+        except BaseException as error:  # a fault of ours: it ends the run, in the task that everybody waits for
             self._fail(error)
             return
         finally:
@@ -433,7 +307,7 @@ class Engine:
             output = await self._parser.parse(task, body) if body is not None else _unreadable(task)
         except asyncio.CancelledError:
             return
-        except BaseException as error:
+        except BaseException as error:  # a fault of ours: it ends the run, in the task that everybody waits for
             self._fail(error)
             return
         finally:
@@ -503,17 +377,8 @@ class Engine:
             await self._parser.close()
         if clean:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._disk, self._close_store)
+            await loop.run_in_executor(self._disk, self._ledger.close)
         self._disk.shutdown()
-
-    def _close_store(self) -> None:
-        if self._log_next > self._log_first:
-            self._seal_log()
-        self._segments.close()
-
-
-def _header_lines(response: Response, name: bytes) -> tuple[str, ...]:
-    return tuple(value.decode("latin-1") for key, value in response.headers if key.lower() == name)
 
 
 def _unreadable(task: ParseTask) -> ParseOutput:

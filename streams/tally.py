@@ -39,11 +39,10 @@ class Tally:
         """Each sentence once."""
         self._warnings[sentence] = None
 
-    def duplicate(self) -> None:
-        self._duplicates += 1
-
-    def turn(self, turn: Turn, fetched: Sequence[Fetched]) -> None:
+    def turn(self, turn: Turn, fetched: Sequence[Fetched], duplicates: int) -> None:
+        """`duplicates`: bodies of the turn that lay stored already."""
         counts = turn.counts
+        self._duplicates += duplicates
         for outcome, number in counts.completed.items():
             self._outcomes[outcome] = self._outcomes.get(outcome, 0) + number
         for kind, number in counts.errors.items():
