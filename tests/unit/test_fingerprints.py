@@ -48,6 +48,7 @@ def test_bits_are_counted_exactly() -> None:
         hashes = _shingles(np.arange(length + 3, dtype=np.uint64))
         plain = [sum(int(value) >> bit & 1 for value in hashes) for bit in range(64)]
         assert _bit_counts(hashes).tolist() == plain
+    assert _bit_counts(np.full(1000, 2**64 - 1, dtype=np.uint64)).tolist() == [1000] * 64
 
 
 def test_near_pages_are_near_and_others_far_as_with_the_reference() -> None:

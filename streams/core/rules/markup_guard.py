@@ -53,6 +53,7 @@ _CLOSED_AT_ONCE = re.compile(
 _VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr basefont bgsound".split())
 _NOT_NESTING = frozenset(b"p li dt dd option optgroup tr td th tbody thead tfoot a nobr button form".split())
 """Tags that a second one closes, or that are ignored while one is open: alone they do not nest."""
+_ROOTS = frozenset((b"html", b"head", b"body"))
 _CELL_PARTS = frozenset(b"td th tr caption tbody thead tfoot".split())
 _CLOSES: dict[bytes, frozenset[bytes]] = {  # what a start tag closes with all that stands in it
     b"td": frozenset((b"td", b"th", b"caption")),
@@ -139,7 +140,7 @@ def _read_tags(body: bytes, length: int, attributes_max: int) -> tuple[int, str]
             continue
         name, rest = name.lower(), tag["rest"]
         attributes = sum(1 for _ in _ATTRIBUTES.finditer(rest)) if len(rest) > attributes_max else len(rest) > 1
-        if name in (b"html", b"body"):
+        if name in _ROOTS:
             root_attributes += attributes  # they are all added to one element
         pairs += attributes * attributes
         if max(attributes, root_attributes) > attributes_max or pairs > ATTRIBUTE_PAIRS_MAX:
@@ -184,8 +185,8 @@ class _OpenElements:
         return bool(self._counts.get(b"svg") or self._counts.get(b"math"))
 
     def open(self, name: bytes) -> None:
-        if name in _CELL_PARTS and not self.tables and not self.is_foreign:
-            return  # ignored outside a table
+        if name in _ROOTS or (name in _CELL_PARTS and not self.tables and not self.is_foreign):
+            return  # there is one of each; parts of a table are ignored outside of one
         if name in _CLOSES:
             self._close_implied(name)
         if name in _NOT_NESTING and self._names and self._names[-1] == name:
