@@ -35,11 +35,6 @@ def rows_path(root: str | os.PathLike[str], first_row: int) -> str:
     return os.path.join(root, FOLDER, f"fetches-{first_row:012d}{SUFFIX}")
 
 
-def segment_path(root: str | os.PathLike[str], epoch: int, first_row: int) -> str:
-    """As `rows_path`, when each epoch numbers its rows anew."""
-    return os.path.join(root, FOLDER, f"fetches-{epoch:05d}-{first_row:012d}{SUFFIX}")
-
-
 def write_segment(path: str | os.PathLike[str], rows: Sequence[FetchLogRow], files: Files | None = None) -> None:
     """One Parquet file (zstd), durable and whole when this returns, in place of one of that name. StoreFailed."""
     assert 0 < len(rows) <= FETCH_LOG_ROWS_MAX, f"1 to {FETCH_LOG_ROWS_MAX} rows go to a file, not {len(rows)}"
