@@ -328,6 +328,8 @@ class _Worker(asyncio.Protocol):
         self._first_since_s = self._loop.time()
         self.is_retiring = bool(header.flags & RETIRING)
         job.finish(output)
+        if self.is_retiring:
+            self.kill()  # it has begun nothing else; what it holds is dealt anew when it is gone
         self._on_done()
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
+from selectolax.lexbor import SelectolaxError
 
 from connectors.parser_frames import (
     HEADER,
@@ -90,24 +91,25 @@ def serve(parse_one: Parse, limits: ParseLimits, *, records: bool, records_max: 
                 request = _read_request(requests)
                 if request is None:
                     return
-                stream.sendall(_answer(*request, parse_one, limits, records=records, is_last=number == records_max))
+                output = _answer(*request, parse_one, limits, records=records)
+                retiring = number == records_max or output.page.error == PARSE_MEMORY
+                stream.sendall(response_frame(output, retiring=retiring))
+                if retiring:
+                    return
         except (BrokenPipeError, ConnectionResetError):
             return  # the pool is gone
 
 
-def _answer(
-    task: ParseTask, body: bytes, parse_one: Parse, limits: ParseLimits, *, records: bool, is_last: bool
-) -> bytes:
-    """The response to one request, made within its CPU time. Out of memory is an answer, and the worker's last one."""
+def _answer(task: ParseTask, body: bytes, parse_one: Parse, limits: ParseLimits, *, records: bool) -> ParseOutput:
+    """The answer to one request, made within its CPU time. Out of memory is an answer too."""
     signal.setitimer(signal.ITIMER_PROF, limits.cpu_ms_max / 1000)
     try:
         output = parse_one(task, body)
-        return response_frame(with_records(output) if records else output, retiring=is_last)
-    except MemoryError:
-        pass
+        return with_records(output) if records else output
+    except (MemoryError, SelectolaxError):  # lexbor's only error: it was given no memory
+        return ParseOutput(failed_page(task, PARSE_MEMORY))
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return response_frame(ParseOutput(failed_page(task, PARSE_MEMORY)), retiring=True)
 
 
 def _read_request(requests: _Readable) -> tuple[ParseTask, bytes] | None:

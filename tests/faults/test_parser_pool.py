@@ -63,14 +63,16 @@ async def outcome(waiting: Awaitable[ParseOutput]) -> str:
     ],
 )
 def test_a_bomb_costs_its_own_record(order: str, error: str) -> None:
-    """Records before and after the bomb, given to the same worker, are parsed; the bomb's page says what happened."""
+    """Records before and behind the bomb, and later ones, are parsed; the bomb's page says what happened."""
 
     async def test() -> list[str]:
         async with bombs() as pool:
             bodies = ["echo 1", order, "echo 2", "echo 3", "echo 4", "echo 5"]
-            return await asyncio.gather(*(outcome(pool.parse(task(body), body.encode())) for body in bodies))
+            got = await asyncio.gather(*(outcome(pool.parse(task(body), body.encode())) for body in bodies))
+            alone = [await outcome(pool.parse(task("alone"), order.encode()))]
+            return [*got, *alone, await outcome(pool.parse(task("later"), b"echo 6"))]
 
-    assert run(test) == ["echo 1", error, "echo 2", "echo 3", "echo 4", "echo 5"]
+    assert run(test) == ["echo 1", error, "echo 2", "echo 3", "echo 4", "echo 5", error, "echo 6"]
 
 
 def test_a_worker_that_sleeps_is_killed_by_the_clock() -> None:
