@@ -130,7 +130,7 @@ def settings_of(arguments: argparse.Namespace, shell: Shell) -> Settings:
         raise UsageError(str(error)) from error
 
 
-def view_of(shell: Shell, out: Path, *, as_json: bool, quiet: bool) -> View:
+def view_of(shell: Shell, out: Path, *, as_json: bool = False, quiet: bool = False) -> View:
     """The picture that fits where it is shown."""
     if as_json:
         return JsonLines(shell.out, shell.err)

@@ -45,15 +45,13 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
         shell.say(f"serving {count(len(demo.hosts), 'site')} on 127.0.0.1:{demo.port}, crawling them into {out}/")
         settings = settings_for(demo)
         seeds = read_seeds([demo.url(SEED_HOST)], stdin=lambda: shell.stdin, now_ms=shell.now_ms())
-        first = run_engine(
-            shell.backend.open_engine(settings, seeds, out), view_of(shell, out, as_json=False, quiet=False)
-        )
+        first = run_engine(shell.backend.open_engine(settings, seeds, out), view_of(shell, out))
         again = None
         if first.reason in (EndReason.COMPLETE, EndReason.NOTHING_DUE):
             shell.say(f"asking again for what is known, for {REFRESH_S} s: unchanged pages cost no body")
             crawl = msgspec.structs.replace(settings.crawl, time_max_s=REFRESH_S)
             engine = shell.backend.open_engine(msgspec.structs.replace(settings, crawl=crawl), [], out, refresh=True)
-            again = run_engine(engine, view_of(shell, out, as_json=False, quiet=False))
+            again = run_engine(engine, view_of(shell, out))
         verdicts = judge(demo.log(), DELAY_MS)
     for line in report(first, again, verdicts, out, command(), demo.url(*FORBIDDEN)):
         shell.print(line)

@@ -11,7 +11,8 @@ from streams.core.progress import Progress, RecentPage, State
 
 __all__ = ["JsonLines", "PlainLines", "Silent"]
 
-EVERY_MS = 5_000
+PLAIN_EVERY_MS = 5_000
+JSON_EVERY_MS = 1_000
 MILESTONES = tuple(10**power for power in range(2, 11))  # pages
 
 
@@ -41,7 +42,7 @@ class Silent:
 class PlainLines(Silent):
     """The first page at once, then a line every few seconds and at every power of ten."""
 
-    def __init__(self, stream: TextIO, *, every_ms: int = EVERY_MS) -> None:
+    def __init__(self, stream: TextIO, *, every_ms: int = PLAIN_EVERY_MS) -> None:
         super().__init__(stream)
         self._every_ms = every_ms
         self._next_ms = every_ms
@@ -78,7 +79,7 @@ class PlainLines(Silent):
 class JsonLines(Silent):
     """`{"event": "progress", ...}` about once a second. Remarks go to stderr, so that stdout stays JSON."""
 
-    def __init__(self, stream: TextIO, remarks: TextIO, *, every_ms: int = 1_000) -> None:
+    def __init__(self, stream: TextIO, remarks: TextIO, *, every_ms: int = JSON_EVERY_MS) -> None:
         super().__init__(remarks)
         self._json = stream
         self._every_ms = every_ms
