@@ -28,14 +28,6 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from streams.core import policy
 from streams.core.rules.addresses import Network, refusal
 
-TTL_MS_MIN = policy.MINUTE_MS
-TTL_MS_MAX = policy.DAY_MS
-NEGATIVE_MS = 30 * policy.SECOND_MS  # RFC 2308 lets a failed name rest; a retry comes no sooner anyway
-OVERRIDE_MS = policy.DAY_MS
-NAMES_MAX = 100_000  # in the cache
-ATTEMPT_S = 3.0  # for one server; then the next is asked
-ROUNDS_MAX = 2  # through all servers
-
 _CODES = {
     aiodns.error.ARES_ENOTFOUND: "dns_nxdomain",
     aiodns.error.ARES_ENODATA: "dns_no_data",
@@ -76,15 +68,15 @@ class Resolver(AbstractResolver):
         servers: Sequence[str] = (),
         overrides: Mapping[str, Sequence[str]] | None = None,
         allowed: tuple[Network, ...] = (),
-        attempt_s: float = ATTEMPT_S,
+        attempt_ms: int = policy.DNS_ATTEMPT_MS,
     ) -> None:
         """`servers` are `ADDR:PORT` or `ADDR`. Must be made while the event loop runs."""
         self._now_ms = now_ms
         self._allowed = allowed
         self._overrides = {name.lower().rstrip("."): tuple(found) for name, found in (overrides or {}).items()}
-        self._clients: list[_Server | _System] = [_Server(server, attempt_s) for server in servers]
+        self._clients: list[_Server | _System] = [_Server(server, attempt_ms / 1000) for server in servers]
         if not self._clients:
-            self._clients.append(_System(attempt_s))
+            self._clients.append(_System(attempt_ms / 1000))
         self._turn = 0
         self._found: OrderedDict[str, Found] = OrderedDict()
         self._looking: dict[str, asyncio.Task[Found]] = {}
@@ -106,9 +98,9 @@ class Resolver(AbstractResolver):
         name = host.lower().rstrip(".")
         override = self._overrides.get(name)
         if override is not None:
-            return Found(override, "", self._now_ms() + OVERRIDE_MS)
+            return Found(override, "", self._now_ms() + policy.DNS_TTL_MS_MAX)
         if name == "localhost" or name.endswith(".localhost"):  # RFC 6761 6.3: never asked of a server
-            return Found(("127.0.0.1", "::1"), "", self._now_ms() + OVERRIDE_MS)
+            return Found(("127.0.0.1", "::1"), "", self._now_ms() + policy.DNS_TTL_MS_MAX)
         known = self._found.get(name)
         if known is not None and self._now_ms() < known.until_ms:
             self._found.move_to_end(name)
@@ -132,16 +124,18 @@ class Resolver(AbstractResolver):
         first = self._turn
         self._turn = (first + 1) % len(self._clients)
         error = "dns_error"
-        for attempt in range(ROUNDS_MAX * len(self._clients)):
+        for attempt in range(policy.DNS_ROUNDS_MAX * len(self._clients)):
             client = self._clients[(first + attempt) % len(self._clients)]
             addresses, error, ttl_ms = await client.ask(name)
             if addresses or error in _FINAL:
                 break
-        until_ms = self._now_ms() + (min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX) if addresses else NEGATIVE_MS)
+        until_ms = self._now_ms() + (
+            min(max(ttl_ms, policy.DNS_TTL_MS_MIN), policy.DNS_TTL_MS_MAX) if addresses else policy.DNS_NEGATIVE_MS
+        )
         found = Found(addresses, "" if addresses else error, until_ms)
         self._found[name] = found
         self._found.move_to_end(name)
-        while len(self._found) > NAMES_MAX:
+        while len(self._found) > policy.DNS_NAMES_MAX:
             self._found.popitem(last=False)
         return found
 
@@ -175,7 +169,7 @@ class _Server:
         except DNSError as error:
             return [], _CODES.get(error.args[0], "dns_error"), 0
         found: list[str] = []
-        ttl_s = TTL_MS_MAX // 1000
+        ttl_s = policy.DNS_TTL_MS_MAX // 1000
         for record in result.answer:
             ttl_s = min(ttl_s, record.ttl)  # a CNAME on the way bounds it too
             if isinstance(record.data, pycares.ARecordData | pycares.AAAARecordData):

@@ -21,15 +21,11 @@ from connectors.http_connection import AddressRefused, Connector, Origin
 from connectors.ports import Fetched, Response
 from connectors.resolver import ResolveFailed
 from schemas.records import FetchLease, FetchResult, Kind, Outcome
-from streams.core import fetch, robots_fetch
+from streams.core import fetch, policy, robots_fetch
 from streams.core.answer import AnswerReader
 from streams.core.fetch import Agent, Exchange, RequestPlan
 from streams.core.policy import FetchLimits
 from streams.core.rules.addresses import Network, literal_address, refusal
-
-CONNECTIONS_MAX = 1_000  # in use at once; more leases wait, and expire if they wait too long
-IDLE_HOSTS_MAX = 1_000
-KEEPALIVE_S = 30.0
 
 _ERRNO_CODES = {
     errno.ECONNREFUSED: "connect_refused",
@@ -54,9 +50,9 @@ class HttpWeb:
         allowed: tuple[Network, ...] = (),
         verify_tls: bool = True,
         tls: ssl.SSLContext | None = None,
-        connections_max: int = CONNECTIONS_MAX,
-        idle_hosts_max: int = IDLE_HOSTS_MAX,
-        keepalive_s: float = KEEPALIVE_S,
+        connections_max: int = policy.CONNECTIONS_MAX,
+        idle_hosts_max: int = policy.IDLE_HOSTS_MAX,
+        keepalive_ms: int = policy.KEEPALIVE_MS,
     ) -> None:
         """`allowed` networks may be asked though they are not public. The resolver is closed with this.
 
@@ -74,7 +70,7 @@ class HttpWeb:
             allowed=allowed,
             tls=tls if tls is not None else _tls_context(verify_tls),
             idle_hosts_max=idle_hosts_max,
-            keepalive_s=keepalive_s,
+            keepalive_s=keepalive_ms / 1000,
         )
 
     async def fetch(self, lease: FetchLease) -> Fetched:

@@ -16,9 +16,7 @@ from schemas.records import Kind
 from streams.core.decoding import BodyDecoder, codings
 from streams.core.fetch import wants_body
 from streams.core.http1 import Head, ResponseReader, values
-from streams.core.policy import FetchLimits
-
-DISCARDED_BYTES_MAX = 64 * 1024  # of a body that is not kept; a new connection is cheaper than reading more
+from streams.core.policy import DISCARDED_BYTES_MAX, FetchLimits
 
 
 class AnswerReader:

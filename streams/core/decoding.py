@@ -21,8 +21,8 @@ import brotli
 import zstandard
 from isal import igzip_lib, isal_zlib
 
-STEP_BYTES_MAX = 256 * 1024  # decoded at once, so that a bomb is seen before it has grown
-RATIO_FROM_BYTES = 1024 * 1024  # a small page of blanks may shrink by any ratio
+from streams.core.policy import DECODE_STEP_BYTES_MAX, RATIO_FROM_BYTES
+
 BROTLI_SLICE_BYTES = 16 * 1024
 ZSTD_SLICE_BYTES = 64  # a frame's block of 4 bytes may stand for 128 KiB: 16 blocks are 2 MiB
 ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024  # RFC 9659
@@ -50,7 +50,7 @@ class Layer(Protocol):
     finished: bool
 
     def feed(self, data: bytes) -> tuple[bytes, bool]:
-        """Some decoded bytes, at most about STEP_BYTES_MAX, and whether b"" would bring more."""
+        """Some decoded bytes, at most about DECODE_STEP_BYTES_MAX, and whether b"" would bring more."""
         ...
 
 
@@ -187,13 +187,13 @@ class _Gzip:
                 self._pending = data
                 return b"", False
             self._begun = True
-        out: bytes = self._stream.decompress(data, STEP_BYTES_MAX)
+        out: bytes = self._stream.decompress(data, DECODE_STEP_BYTES_MAX)
         if self._stream.eof:
             self.finished = True
             self._pending = self._stream.unused_data
             return out, self._pending.startswith(_GZIP_MAGIC)
         self._pending = self._stream.unconsumed_tail
-        return out, bool(self._pending) or len(out) >= STEP_BYTES_MAX
+        return out, bool(self._pending) or len(out) >= DECODE_STEP_BYTES_MAX
 
 
 class _Deflate:
@@ -215,12 +215,12 @@ class _Deflate:
                 return b"", False
             wrapped = data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
             self._stream = isal_zlib.decompressobj(15 if wrapped else -15)
-        out: bytes = self._stream.decompress(data, STEP_BYTES_MAX)
+        out: bytes = self._stream.decompress(data, DECODE_STEP_BYTES_MAX)
         if self._stream.eof:
             self.finished = True
             return out, False
         self._pending = self._stream.unconsumed_tail
-        return out, bool(self._pending) or len(out) >= STEP_BYTES_MAX
+        return out, bool(self._pending) or len(out) >= DECODE_STEP_BYTES_MAX
 
 
 class _Brotli:
@@ -243,7 +243,7 @@ class _Brotli:
         else:
             self._pending = data
         try:
-            out: bytes = self._stream.process(piece, output_buffer_limit=STEP_BYTES_MAX)
+            out: bytes = self._stream.process(piece, output_buffer_limit=DECODE_STEP_BYTES_MAX)
         except brotli.error:
             return self._last_slice(piece), False
         self.finished = self._stream.is_finished()
@@ -254,9 +254,9 @@ class _Brotli:
         """The slice failed: because it is corrupt, or because garbage follows the end in it. Read it byte by byte."""
         again = brotli.Decompressor()
         for earlier in self._seen[:-1]:
-            again.process(earlier, output_buffer_limit=STEP_BYTES_MAX)
+            again.process(earlier, output_buffer_limit=DECODE_STEP_BYTES_MAX)
             while not again.can_accept_more_data():
-                again.process(b"", output_buffer_limit=STEP_BYTES_MAX)
+                again.process(b"", output_buffer_limit=DECODE_STEP_BYTES_MAX)
         out: list[bytes] = []
         for index in range(len(piece)):
             out.append(again.process(piece[index : index + 1]))
@@ -287,7 +287,7 @@ class _Zstd:
         out: list[bytes] = []
         size = 0
         position = 0
-        while position < len(data) and size < STEP_BYTES_MAX:
+        while position < len(data) and size < DECODE_STEP_BYTES_MAX:
             part = self._stream.decompress(data[position : position + ZSTD_SLICE_BYTES])
             position += ZSTD_SLICE_BYTES
             out.append(part)

@@ -30,7 +30,6 @@ from streams.core.rules.http_dates import parse_http_date
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
-VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it would go out with every later request
 
 RETRIED = frozenset(
     {
@@ -285,7 +284,7 @@ def _validator(lease: FetchLease, now_ms: int) -> bytes:
 
 def _sendable(text: str) -> bool:
     """A header value of one line in latin-1, of bounded length."""
-    return len(text) <= VALIDATOR_CHARS_MAX and _HEADER_TEXT.fullmatch(text) is not None
+    return len(text) <= policy.VALIDATOR_CHARS_MAX and _HEADER_TEXT.fullmatch(text) is not None
 
 
 def _of_failure(error: str) -> Outcome:

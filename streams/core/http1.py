@@ -31,11 +31,7 @@ import re
 
 import msgspec
 
-from streams.core.policy import FetchLimits
-
-INTERIM_HEADS_MAX = 8
-CHUNK_LINE_BYTES_MAX = 4_096  # size and extensions; RFC 9112 7.1.1 asks for a limit on extensions
-CONTENT_LENGTH_DIGITS_MAX = 18  # below 2**63; nothing near it would be read
+from streams.core.policy import CHUNK_LINE_BYTES_MAX, CONTENT_LENGTH_DIGITS_MAX, INTERIM_HEADS_MAX, FetchLimits
 
 _HEAD_END = re.compile(rb"\n\r?\n")  # RFC 9112 2.2: a lone LF may be taken for a line's end
 _STATUS_LINE = re.compile(rb"HTTP/(\d(?:\.\d)?)[ \t]+([1-9]\d\d)(?:[ \t]+([^\r\n]*))?[ \t]*", re.IGNORECASE)

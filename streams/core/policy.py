@@ -49,6 +49,26 @@ CLOCK_SKEW_MS_MAX = 2 * SECOND_MS  # between workers; a token comes back this lo
 LEASE_START_MS_MAX = 60 * SECOND_MS  # from grant to start_by
 STORE_DEADLINE_MS = 10 * MINUTE_MS  # a lease in *storing* is closed and its URL leased again after this
 
+# --- one answer (RFC 9110, 9112) ----------------------------------------------------------------------------------
+INTERIM_HEADS_MAX = 8  # 1xx heads before the final one
+CHUNK_LINE_BYTES_MAX = 4_096  # size and extensions of a chunk; RFC 9112 7.1.1 asks for a limit
+CONTENT_LENGTH_DIGITS_MAX = 18  # below 2**63; nothing near it would be read
+DISCARDED_BYTES_MAX = 64 * 1024  # read of a body that is not kept; beyond, a new connection is cheaper
+VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it would go out with every later request
+RATIO_FROM_BYTES = 1024 * 1024  # decode_ratio_max counts from here: a small page of blanks may shrink by any ratio
+DECODE_STEP_BYTES_MAX = 256 * 1024  # decoded at once, so that a bomb is seen before it has grown
+
+# --- connections and names ----------------------------------------------------------------------------------------
+CONNECTIONS_MAX = 1_000  # in use at once; more leases wait, and expire if they wait too long
+IDLE_HOSTS_MAX = 1_000  # hosts with a connection kept open
+KEEPALIVE_MS = 30 * SECOND_MS
+DNS_TTL_MS_MIN = MINUTE_MS
+DNS_TTL_MS_MAX = DAY_MS
+DNS_NEGATIVE_MS = 30 * SECOND_MS  # a failed name rests; a retry comes no sooner anyway
+DNS_NAMES_MAX = 100_000  # in the cache
+DNS_ATTEMPT_MS = 3 * SECOND_MS  # for one server; then the next is asked
+DNS_ROUNDS_MAX = 2  # through all servers
+
 # --- back queues --------------------------------------------------------------------------------------------------
 WINDOW_URLS_MAX = 64  # of a host's back queue in memory
 DENIED_PER_STEP_MAX = 64  # robots-denied URLs settled in one grant step; the host is looked at again at once

@@ -126,7 +126,7 @@ async def _play(case: Case) -> _Played:
         trusting = None
     async with RawServer(script, addresses.served(), tls=serving) as server, DnsServer(addresses.zone) as dns:
         limits = SCALED if any(word in behaviours for word in SLOW) else FetchLimits()
-        names = Resolver(now_ms=lambda: now_ms, servers=[dns.server], allowed=(OURS,), attempt_s=0.1)
+        names = Resolver(now_ms=lambda: now_ms, servers=[dns.server], allowed=(OURS,), attempt_ms=100)
         port = server.port if "connect" not in behaviours.replace("connection", "") else addresses.closed_port()
         web = HttpWeb(
             agent=AGENT,

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from connectors.resolver import NEGATIVE_MS, TTL_MS_MAX, TTL_MS_MIN, ResolveFailed, Resolver
+from connectors.resolver import ResolveFailed, Resolver
+from streams.core.policy import DNS_NEGATIVE_MS, DNS_TTL_MS_MAX, DNS_TTL_MS_MIN
 from tests.support.dns_server import DnsServer, Zone
 
 PUBLIC = "93.184.216.34"
@@ -54,7 +55,7 @@ def with_servers(
             servers=[server.server for server in servers],
             overrides=overrides,
             allowed=(ipaddress.ip_network(allow),),
-            attempt_s=0.1,
+            attempt_ms=100,
         )
         try:
             await act(resolver, clock, servers)
@@ -77,7 +78,7 @@ def test_both_families_are_asked_and_ipv4_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ttl_s", "serves_ms"), [(0, TTL_MS_MIN), (1, TTL_MS_MIN), (300, 300_000), (10_000_000, TTL_MS_MAX)]
+    ("ttl_s", "serves_ms"), [(0, DNS_TTL_MS_MIN), (1, DNS_TTL_MS_MIN), (300, 300_000), (10_000_000, DNS_TTL_MS_MAX)]
 )
 def test_an_answer_serves_for_its_ttl_within_bounds(ttl_s: int, serves_ms: int) -> None:
     """A TTL of seconds must not cost a look-up a page, one of months must not outlive a move."""
@@ -96,7 +97,7 @@ def test_a_cached_answer_is_used_until_its_end_and_no_longer() -> None:
 
     async def act(resolver: Resolver, clock: Clock, servers: list[DnsServer]) -> None:
         await found(resolver)
-        clock.now_ms += TTL_MS_MIN - 1
+        clock.now_ms += DNS_TTL_MS_MIN - 1
         assert await found(resolver, "SITE.example.") == [PUBLIC]
         assert servers[0].log.count(("site.example", "A")) == 1
         clock.now_ms += 1
@@ -132,7 +133,7 @@ def test_failures_are_codes_and_rest_a_while(failure: str, code: str) -> None:
     async def act(resolver: Resolver, clock: Clock, servers: list[DnsServer]) -> None:
         assert await found(resolver) == [code]
         asked = len(servers[0].log)
-        clock.now_ms += NEGATIVE_MS - 1
+        clock.now_ms += DNS_NEGATIVE_MS - 1
         assert await found(resolver) == [code]
         assert len(servers[0].log) == asked
         clock.now_ms += 1
@@ -248,7 +249,7 @@ def test_without_servers_the_system_is_asked() -> None:
     """No --dns-server: the system's configuration is used. A name under .invalid never exists (RFC 6761 6.4)."""
 
     async def main() -> list[str]:
-        resolver = Resolver(now_ms=Clock(), attempt_s=0.05)
+        resolver = Resolver(now_ms=Clock(), attempt_ms=50)
         got = await found(resolver, "headrace-test.invalid")
         await resolver.close()
         return got

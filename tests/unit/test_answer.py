@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Kind
-from streams.core.answer import DISCARDED_BYTES_MAX, AnswerReader
+from streams.core.answer import AnswerReader
 from streams.core.decoding import BodyDecoder, codings
-from streams.core.http1 import INTERIM_HEADS_MAX, ResponseReader
-from streams.core.policy import FetchLimits
+from streams.core.http1 import ResponseReader
+from streams.core.policy import DISCARDED_BYTES_MAX, INTERIM_HEADS_MAX, FetchLimits
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LIMITS = FetchLimits()

@@ -87,7 +87,7 @@ def test_a_plan_says_where_to_connect(url: str, where: tuple[str, str, int], hos
         ({"last_modified": "Fri, 01 Jan 2100 00:00:00 GMT"}, None),
         ({"last_modified": "yesterday"}, None),
         ({"etag": "a\r\nX-Injected: 1"}, None),
-        ({"etag": "a" * (fetch.VALIDATOR_CHARS_MAX + 1)}, None),
+        ({"etag": "a" * (policy.VALIDATOR_CHARS_MAX + 1)}, None),
         ({"etag": "\u0661"}, None),
         ({}, None),
     ],
