@@ -48,7 +48,9 @@ def write_segment(path: str | os.PathLike[str], rows: Sequence[FetchLogRow], fil
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
     files = files or OsFiles()
     with failing_as_store("fetch log", f"write {path}"):
-        files.make_folder(os.path.dirname(path))
+        folder = os.path.dirname(path)
+        files.make_folder(folder)
+        files.sync_folder(os.path.dirname(folder))  # the journal's rows go once this returns, so its name must stay
         replace_file(files, path, sink.getvalue().to_pybytes())
 
 

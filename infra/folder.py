@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -36,7 +37,7 @@ class Folder:
         """Make or take the folder. Raises CrawlError: another version's, held, unreadable, not a crawl's."""
         self.root = root
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            _make_durably(root)
             self._lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise CrawlError(
@@ -84,6 +85,25 @@ class Folder:
         os.close(self._lock)
 
 
+def _make_durably(root: Path) -> None:
+    """The folder and those above it, their names synced: a crawl whose folder a power cut takes away is no crawl."""
+    missing = [root]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(PermissionError):  # a parent that may be passed through, not read
+            _sync_folder(folder.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def read_manifest(root: Path) -> Manifest | None:
     """None when there is none. Raises CrawlError for one of another version, or that cannot be read."""
     try:
@@ -100,8 +120,8 @@ def read_manifest(root: Path) -> Manifest | None:
         ) from error
     if manifest.format != FORMAT:
         raise CrawlError(
-            f"{root}: needed a folder of format {FORMAT}, got format {manifest.format}; use the version of Headrace that"
-            " made it, or start anew in another folder with --out"
+            f"{root}: needed a folder of format {FORMAT}, got format {manifest.format}; use the version of Headrace"
+            " that made it, or start anew in another folder with --out"
         )
     return manifest
 
@@ -141,8 +161,4 @@ def write_whole(path: Path, data: bytes, *, sync: bool) -> None:
             os.fsync(file.fileno())
     os.replace(part, path)
     if sync:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(path.parent)

@@ -294,6 +294,14 @@ int close(int fd) {
     return real(fd);
 }
 
+/* A stream over a descriptor closes it within the C library, where the call above is not seen. */
+int fclose(FILE *stream) {
+    REAL(int, fclose, FILE *);
+    int fd = fileno(stream);
+    if (watched(fd)) node_of_fd[fd] = 0;
+    return real(stream);
+}
+
 /* --- bytes ------------------------------------------------------------------------------------------------------- */
 
 static void touch(int fd, off_t from, off_t to) {
