@@ -220,6 +220,8 @@ class _Reading:
                 has_title = True
         for node in noscripts[:NOSCRIPTS_MAX]:
             self._noscript(node.text())
+        if self.refresh is not None and self.refresh.url != self._task.url:
+            self._keep(Link(url=self.refresh.url, kind="refresh"))  # last: an element's link to it says more
 
     def read_resources(self, tree: LexborHTMLParser) -> None:
         """What the page loads, in document order. Nothing of it is crawled unless somebody asks."""
@@ -337,8 +339,6 @@ class _Reading:
         url = self._task.url if target is None else self._resolve(target)
         if url is not None:
             self.refresh = Refresh(delay_s=delay_s, url=url)
-            if url != self._task.url:
-                self._keep(Link(url=url, kind="refresh"))
 
 
 def _in_svg(node: LexborNode) -> bool:

@@ -142,6 +142,10 @@ def test_the_first_valid_refresh_counts(markup: str, refresh: Refresh | None) ->
     page = parse(markup).page
     assert page.refresh == refresh
     assert [link.kind for link in page.links] == (["refresh"] if refresh and refresh.url != PAGE_URL else [])
+    linked = parse(
+        f"{markup}<a rel=author href={PAGE_URL}>x</a><a rel=author href=/r>x</a><a rel=author href=/b/r>x</a>"
+    )
+    assert {link.kind for link in linked.page.links} == {"a"}
 
 
 def test_directives_of_page_and_header_add_up() -> None:
