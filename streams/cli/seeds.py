@@ -57,8 +57,7 @@ def read_seeds(
                 bad.append(f"{line.where}: {problem}" if line.where else problem)
             continue
         sitemap = forced or _SITEMAP.search(path_and_query(url).partition("?")[0]) is not None
-        if url not in seeds or sitemap:
-            seeds[url] = _seed(url, sitemap, now_ms)
+        seeds[url] = _seed(url, sitemap, now_ms)  # a --sitemap comes last, and stands
     if bad_count:
         raise UsageError(_refusal(bad, bad_count))
     return list(seeds.values())

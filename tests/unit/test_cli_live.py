@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
 
@@ -9,8 +10,10 @@ import pytest
 from rich.console import Console
 
 from streams.cli.live import WIDTH_MAX, LiveView, panel
-from streams.cli.running import LOOK_MS
+from streams.cli.running import LOOK_MS, run_engine
+from streams.core.failures import CrawlError
 from streams.core.progress import HostSpeed, Progress, RecentPage, State
+from tests.support.fake_engine import FakeEngine
 
 BUSY = Progress(
     elapsed_ms=131_000,
@@ -79,6 +82,17 @@ def test_what_a_site_sends_cannot_steer_the_terminal() -> None:
 def test_draining_tells_what_the_next_ctrl_c_does() -> None:
     """Protects whoever pressed Ctrl-C once and wonders."""
     assert "Ctrl-C again stops at once" in rendered(Progress(state=State.DRAINING), 80)
+
+
+@pytest.mark.parametrize("failure", [None, CrawlError("o: the disk is full")])
+def test_the_terminal_is_given_back(failure: CrawlError | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects the shell after a crawl: the cursor that the picture hid is shown again, even when the run failed."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Terminal()
+    with contextlib.nullcontext() if failure is None else pytest.raises(CrawlError):
+        run_engine(FakeEngine(failure=failure), LiveView(stream, "a.example", "headrace crawl --out a"))
+    assert "\x1b[?25l" in stream.getvalue()
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
 
 
 class Terminal(io.StringIO):
