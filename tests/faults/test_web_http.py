@@ -204,6 +204,26 @@ def test_stray_bytes_never_become_the_next_answer() -> None:
     assert server.connections == 2
 
 
+def test_bytes_on_an_idle_connection_end_it() -> None:
+    """A server that speaks unasked, between two leases, is not listened to, and is no error of ours."""
+    troubles: list[object] = []
+
+    async def act(web: HttpWeb, server: RawServer) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
+        await web.fetch(lease("/1"))
+        (transport,) = server.transports
+        gone = asyncio.get_running_loop().create_future()
+        watch(transport, gone)
+        transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        await asyncio.wait_for(gone, 5)
+        fetched = await web.fetch(lease("/2"))
+        assert fetched.response is not None
+        assert fetched.response.body == b"<p>Hello"
+
+    server = play([wire(PAGE), wire(PAGE)], act)
+    assert (server.connections, troubles) == (2, [])
+
+
 def test_cookies_and_redirects_are_results_and_nothing_more() -> None:
     """No Cookie is ever sent, no Location followed, whatever a site sets."""
     script = [wire({"status": 302, "headers": {"Location": "/b", "Set-Cookie": "a=1"}}), wire(PAGE)]
@@ -468,11 +488,12 @@ def test_idle_connections_are_bounded() -> None:
     async def act(web: HttpWeb, server: RawServer) -> None:
         for number in range(6):
             await web.fetch(lease(host=f"http://site{number}.example"))
-        await web.fetch(lease("/again", host="http://site0.example"))
+        for number in (0, 5):
+            await web.fetch(lease("/again", host=f"http://site{number}.example"))
 
-    server = play([wire(PAGE) for _ in range(7)], act, idle_hosts_max=2)
-    assert server.connections == 6  # the first two are still open, so the seventh request is on the first connection
-    assert server.log[6].connection == 0
+    server = play([wire(PAGE) for _ in range(8)], act, idle_hosts_max=2)
+    # The first two hosts' connections stayed open; that of the last host did not.
+    assert [request.connection for request in server.log] == [0, 1, 2, 3, 4, 5, 0, 6]
 
 
 def test_a_cancelled_fetch_gives_its_connection_up() -> None:
