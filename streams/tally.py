@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from connectors.ports import Fetched
-from schemas.records import Kind, Outcome
+from schemas.records import Kind, Outcome, RobotsDecision
 from streams.core.explain import host_waits_for
 from streams.core.owner import Owner
 from streams.core.progress import HostSpeed, HostWaiting, Progress, RecentPage, State
@@ -56,7 +56,11 @@ class Tally:
             result = one.result
             self._wire_bytes += result.wire_bytes
             self._body_bytes += result.body_bytes
-            if result.kind is not Kind.ROBOTS:
+            unreachable = result.robots is not None and result.robots.decision is RobotsDecision.DISALLOW_ALL
+            if unreachable:  # the host's pages wait for it, so it is told like a page's own failure
+                label = f"robots.txt {result.error or result.status}"
+                self._errors[label] = self._errors.get(label, 0) + 1
+            if unreachable or result.kind is not Kind.ROBOTS:
                 took_ms = max(0, result.finished_ms - result.started_ms)
                 self._recent.append(RecentPage(result.url, result.status, took_ms, result.error))
 
@@ -121,7 +125,8 @@ class Tally:
             queued = host.queued[0] + host.queued[1]
             if queued:
                 reason, next_ms = host_waits_for(host, now_ms, owner.policy)
-                left.append(HostWaiting(host.host_key, queued, reason, next_ms))
+                trouble = f" ({host.last_error})" if host.trouble and host.last_error else ""
+                left.append(HostWaiting(host.host_key, queued, reason + trouble, next_ms))
         left.sort(key=lambda host: (-host.queued, host.host_key))
         return tuple(left[:10]), len(left)
 

@@ -46,7 +46,7 @@ class PlainLines(Silent):
         super().__init__(stream)
         self._every_ms = every_ms
         self._next_ms = every_ms
-        self._first_shown = False
+        self._first_shown = self._failure_shown = False
         self._milestones = list(MILESTONES)
         self._last = ""
 
@@ -60,6 +60,10 @@ class PlainLines(Silent):
                     f"first page: {first.status} {printable(first.url)} after {span(progress.elapsed_ms)}"
                     + (f" (answered in {span(first.duration_ms)})" if first.duration_ms else "")
                 )
+            elif progress.last_urls and not self._failure_shown:
+                self._failure_shown = True
+                last = progress.last_urls[-1]
+                self.note(f"no page yet: {printable(last.url)}: {printable(last.error) or last.status}")
         reached = self._reached(progress.pages)
         if reached or progress.elapsed_ms >= self._next_ms:
             self._next_ms = progress.elapsed_ms - progress.elapsed_ms % self._every_ms + self._every_ms
@@ -102,7 +106,8 @@ def _first_page(pages: tuple[RecentPage, ...]) -> RecentPage | None:
 
 
 def _line(progress: Progress) -> str:
-    errors = sum(progress.errors_by_kind.values())
+    kinds = progress.errors_by_kind
+    errors = sum(kinds.values())
     parts = [
         count(progress.pages, "page"),
         rate(progress.pages_per_s),
@@ -113,7 +118,8 @@ def _line(progress: Progress) -> str:
     if progress.hosts_backing_off:
         parts.append(f"{count(progress.hosts_backing_off, 'host')} backing off")
     if errors:
-        parts.append(count(errors, "error"))
+        most = max(kinds, key=lambda kind: (kinds[kind], kind))
+        parts.append(f"{count(errors, 'error')} ({'most ' if len(kinds) > 1 else ''}{printable(most)})")
     if progress.state is State.DRAINING:
         parts.append("draining")
     return ", ".join(parts)

@@ -191,7 +191,7 @@ def test_lines_without_a_terminal() -> None:
         Progress(elapsed_ms=1_600, pages=1, last_urls=(FIRST,)),
         Progress(elapsed_ms=5_100, pages=40, pages_per_s=8.0, urls_queued=3_201, in_flight=2, last_urls=(FIRST,)),
         Progress(elapsed_ms=5_500, pages=44, last_urls=(FIRST,)),
-        Progress(elapsed_ms=7_000, pages=120, warnings=("nearly full",), last_urls=(FIRST,)),
+        Progress(elapsed_ms=7_000, pages=120, warnings=("nearly full",), errors_by_kind={"a": 1, "b": 2}),
         Progress(elapsed_ms=7_400, pages=125, warnings=("nearly full",), last_urls=(FIRST,)),
     ]
     code, shell = crawl("https://a.example", "--contact", "x@a.example", engine=FakeEngine(looks))
@@ -200,10 +200,18 @@ def test_lines_without_a_terminal() -> None:
         "first page: 200 http://a.example/ after 1.2 s (answered in 40 ms)",
         "5.1 s: 40 pages, 8.0/s, 0 B, 3,201 queued, 2 in flight",
         "warning: nearly full",
-        "7.0 s: 120 pages, 0.0/s, 0 B, 0 queued, 0 in flight",
+        "7.0 s: 120 pages, 0.0/s, 0 B, 0 queued, 0 in flight, 3 errors (most b)",
     ]
     assert "done: all reachable pages are fetched" in shell.printed
     assert "\x1b" not in shell.said + shell.printed
+
+
+def test_a_first_failure_is_told_at_once() -> None:
+    """Protects whoever mistyped a host: the reason is on the screen, not only a crawl that waits."""
+    failed = RecentPage("http://a.example/robots.txt", 0, 3, "dns_nxdomain")
+    looks = [Progress(elapsed_ms=60, last_urls=(failed,)), Progress(elapsed_ms=90, last_urls=(failed, failed))]
+    _, shell = crawl("http://a.example", "--contact", "x@a.example", engine=FakeEngine(looks))
+    assert shell.said == "no page yet: http://a.example/robots.txt: dns_nxdomain\n"
 
 
 def test_quiet_says_nothing_but_warnings_and_the_report() -> None:
