@@ -25,6 +25,8 @@ from streams.core.rules.urls import host_key, url_id
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
 
+AT_ONCE_MS = 0  # due before anything that became due by itself, and so within the run that found it
+
 encode_templates = msgspec.msgpack.Encoder().encode
 decode_templates = msgspec.msgpack.Decoder(TemplateCounts).decode
 
@@ -72,10 +74,9 @@ class Admission:
     def admit(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> None:
         """Admit URLs of the slot's host, in order. A URL twice in the batch is admitted once."""
         wanted: list[tuple[bytes, DiscoveredUrl]] = []
-        memo, counts = self._memo, turn.counts
+        counts = turn.counts
         for found in batch:
-            special = found.source is Source.SEED or found.lastmod_ms is not None
-            if memo.knows(found.url, found.depth) and not special:
+            if self._tells_nothing_new(found):
                 counts.known += 1
                 continue
             reason = self._refusal(found)
@@ -96,6 +97,12 @@ class Admission:
             else:
                 counts.known += 1
                 self._meet_again(turn, slot, key, row, found)
+
+    def _tells_nothing_new(self, found: DiscoveredUrl) -> bool:
+        """The memo speaks of ordinary links only: it may hold what was refused as an ordinary link."""
+        if found.source is Source.SEED or found.kind is Kind.SITEMAP or found.redirect_hops or found.lastmod_ms:
+            return False
+        return self._memo.knows(found.url, found.depth)
 
     def refusal(self, found: DiscoveredUrl) -> str | None:
         """Why a URL would not be admitted whatever is known, for `explain`; None when nothing stands against it."""
@@ -157,22 +164,34 @@ class Admission:
         return reason is not None
 
     def _meet_again(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, found: DiscoveredUrl) -> None:
-        if found.depth < row.depth:
-            row.depth = found.depth
-            turn.put_row(key, row)
-            waits = row.place and row.place[0] == QueueClass.NEW and key[-16:] not in slot.rows
-            if waits:
-                requeue(turn, slot, key, row, QueueClass.NEW, 0)
+        nearer = found.depth < row.depth
+        becomes_seed = found.source is Source.SEED and row.source is not Source.SEED
+        if nearer or becomes_seed or found.redirect_hops < row.redirect_hops:
+            self._relax(turn, slot, key, row, found)
             visit = row.visit
-            if self._policy.depth_max is not None and visit is not None and visit.content is not None:
+            if nearer and self._policy.depth_max is not None and visit is not None and visit.content is not None:
                 # Its links lie nearer now, and some may have come within the limit: the stored body is read again.
                 turn.add_task(key, parse_task(slot.state.host_key, key[-16:], row, visit, self._policy))
             if visit is not None and visit.redirect_target is not None:
                 turn.found.append(redirect_target(row, key[-16:], visit.redirect_target, turn.now_ms))
+                if row.source is Source.SEED:
+                    turn.new_seeds.append(visit.redirect_target)
         newer = found.lastmod_ms is not None and row.visit is not None and found.lastmod_ms > row.visit.fetched_ms
         if newer and row.lastmod_ms != found.lastmod_ms and key[-16:] not in slot.rows:
             row.lastmod_ms = found.lastmod_ms
-            requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms)
+            requeue(turn, slot, key, row, QueueClass.REVISIT, AT_ONCE_MS)
+
+    def _relax(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, found: DiscoveredUrl) -> None:
+        """Of all ways to a URL the row tells the best, whichever was met first; a seed is what the user asked for."""
+        row.depth = min(row.depth, found.depth)
+        row.redirect_hops = min(row.redirect_hops, found.redirect_hops)
+        if found.source is Source.SEED:
+            row.source, row.priority = Source.SEED, priority_of(found)
+        turn.put_row(key, row)
+        if key[-16:] in slot.rows:
+            slot.rows[key[-16:]] = row  # its result is to complete this row, not the one from before
+        elif row.place and row.place[0] == QueueClass.NEW:
+            requeue(turn, slot, key, row, QueueClass.NEW, 0)
 
 
 def priority_of(found: DiscoveredUrl) -> int:

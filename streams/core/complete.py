@@ -108,23 +108,25 @@ class Completion:
         slot.rows.pop(lease.url_id, None)
         answer = lease.answer
         before = row.visit
-        changed = before is None or before.content_hash != stored.content_hash
+        hash_before = b"" if before is None else before.content_hash
+        changed = hash_before != stored.content_hash
         visit = _next_visit(before, answer.finished_ms, answer.status, lease.url_version)
         visit.gone, visit.error, visit.redirect_target = 0, "", None
         visit.body, visit.content, visit.content_hash = stored.body, stored.content, stored.content_hash
         visit.body_bytes, visit.content_type = answer.body_bytes, stored.content_type
         visit.etag, visit.last_modified = answer.etag, answer.last_modified
         visit.robots_tags, visit.link_headers = stored.robots_tags, stored.link_headers
-        if before is None or before.interval_ms == 0:
+        if visit.interval_ms == 0:
             visit.interval_ms = revisit.first_interval_ms(row.priority, self._policy)
         elif changed:
             visit.interval_ms = revisit.changed_interval_ms(visit.interval_ms, self._policy)
         else:
             visit.interval_ms = revisit.unchanged_interval_ms(visit.interval_ms, self._policy)
-        if changed or before is None:
+        if changed:
             visit.content_version = lease.url_version
             visit.changed_ms = answer.finished_ms
-            visit.changes += 1 if before is not None and before.content_hash else 0
+            visit.extractor_version = 0
+            visit.changes += 1 if hash_before else 0
         self._close(turn, slot, key, row, lease, Status.FETCHED, visit, visit.interval_ms)
         host.pages += 1
         if changed or visit.extractor_version != self._policy.extractor_version:
@@ -134,8 +136,9 @@ class Completion:
     def parsed(self, turn: Turn, slot: HostSlot, page: ParsedPage) -> None:
         """What the parser made of a body. Of an older version, only the links are news."""
         key = slot.host_id + page.url_id
-        turn.writes.append((Family.TASK, key, None))
         row = self._frontier.row(turn, key)
+        if row is None or row.visit is None or not self._has_newer_task(row, row.visit, page):
+            turn.writes.append((Family.TASK, key, None))
         if row is None or row.visit is None or row.visit.content_version != page.url_version:
             turn.counts.stale += 1
             return
@@ -151,6 +154,11 @@ class Completion:
             slot.rows[page.url_id] = row
         if page.error:
             bump(turn.counts.errors, page.error)
+
+    def _has_newer_task(self, row: UrlRow, visit: Visit, page: ParsedPage) -> bool:
+        """Whether another task of the URL took this one's key meanwhile: of newer content, or from nearer to a seed."""
+        nearer = self._policy.depth_max is not None and row.depth < page.depth
+        return nearer or page.url_version < visit.content_version
 
     def lost(self, turn: Turn, slot: HostSlot, lease_id: bytes) -> None:
         """No result came in time, or none can come any more: the token is back and the URL is leased again."""

@@ -133,6 +133,17 @@ class Schedule:
                 return host_id_
         return None
 
+    def until(self, until_ms: int) -> tuple[list[tuple[int, bytes]], int]:
+        """((instant, host_id) of the hosts that come up by then, in no order; the first instant after it)."""
+        soon: list[tuple[int, bytes]] = []
+        later_ms = NEVER_MS
+        for host_id_, (ready_ms, _) in self.scheduled.items():
+            if ready_ms <= until_ms:
+                soon.append((ready_ms, host_id_))
+            elif ready_ms < later_ms:
+                later_ms = ready_ms
+        return soon, later_ms
+
     def sizes(self, now_ms: int) -> tuple[int, int]:
         """(hosts that could be asked now, hosts that wait for an instant)."""
         ready = len(self._ready)
@@ -207,6 +218,10 @@ class Frontier:
             return opened, 0
         if not any(host.queued):
             return NEVER_MS, 0
+        due_ms, rank = self._best(slot, now_ms)
+        if due_ms >= NEVER_MS:
+            return NEVER_MS, 0
+        opened = max(opened, due_ms)  # robots.txt too is asked only when there is something to ask the host for
         word = self.robots_word(slot, max(now_ms, opened))
         if word in ("ask", "disallow_all"):
             if any(lease.kind is Kind.ROBOTS for lease in host.in_flight.values()):
@@ -214,9 +229,7 @@ class Frontier:
             opened = max(opened, host.robots_wait_ms)
             if word == "disallow_all" and host.robots is not None:
                 opened = max(opened, changes_at_ms(host.robots, max(now_ms, opened)))
-            return opened, self._best(slot, now_ms)[1]
-        due_ms, rank = self._best(slot, now_ms)
-        return max(opened, due_ms), rank
+        return opened, rank
 
     def revisit_due_ms(self, slot: HostSlot) -> int:
         """When the first known URL of the host is due again; NEVER_MS when none is."""

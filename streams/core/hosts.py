@@ -183,6 +183,22 @@ def open_ms(host: HostState, now_ms: int, policy: CrawlPolicy) -> int:
     return at
 
 
+def within_reach(host: HostState, now_ms: int, policy: CrawlPolicy) -> bool:
+    """Whether the host waits no longer than it could after an answer received now, under today's policy."""
+    return (
+        host.next_allowed_ms <= now_ms + delay_ms(host, policy)
+        and host.backoff_until_ms <= now_ms + bounds.RETRY_AFTER_MS_MAX
+        and host.robots_wait_ms <= now_ms + bounds.ROBOTS_HOP_MS_MAX
+    )
+
+
+def bring_within_reach(host: HostState, now_ms: int, policy: CrawlPolicy) -> None:
+    """After a clock that was set back, or a delay that was shortened: waiting from now on is polite by any clock."""
+    host.next_allowed_ms = min(host.next_allowed_ms, now_ms + delay_ms(host, policy))
+    host.backoff_until_ms = min(host.backoff_until_ms, now_ms + bounds.RETRY_AFTER_MS_MAX)
+    host.robots_wait_ms = min(host.robots_wait_ms, now_ms + bounds.ROBOTS_HOP_MS_MAX)
+
+
 def take_token(host: HostState, lease_id: bytes, lease: InFlight, now_ms: int, policy: CrawlPolicy) -> None:
     """(none) → fetching."""
     assert open_ms(host, now_ms, policy) <= now_ms, (host.host_key, now_ms)

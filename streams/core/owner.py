@@ -27,7 +27,7 @@ from schemas.records import (
 )
 from streams.core import hosts as host_rules
 from streams.core import policy as bounds
-from streams.core.admit import Admission, Memo, requeue
+from streams.core.admit import AT_ONCE_MS, Admission, Memo, requeue
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier, Hosts
 from streams.core.hosts import NEVER_MS, Hop, HostState, counted, decode_host, encode_host
@@ -87,31 +87,44 @@ class Owner:
         self.completion = Completion(self.frontier, policy, jitter)
         self._jitter = jitter
         self._expiries: list[tuple[int, bytes]] = []  # (not after any expiry of the host's leases, host_id)
-        self._watched: set[bytes] = set()  # hosts that have their one entry in there
+        self._watched: dict[bytes, int] = {}  # host_id → the one entry in there that counts
 
     # --- start ----------------------------------------------------------------------------------------------------
 
     def adopt(self, now_ms: int, *, close_leases: bool) -> Turn:
         """Take over what is durable. `close_leases`: no fetcher of before is alive, so no result will ever come.
 
-        Then every lease is closed, its URL is leased again, and its host waits one delay.
+        Then every lease is closed, its URL is leased again, and its host waits one delay. The policy and the clock may
+        be others than when the states were written: no host waits longer than it would after a result received just
+        now, and one with URLs is looked at as soon as today's policy allows.
         """
         turn = self._begin(now_ms)
         for host_id_, raw in self._reads.hosts():
             state = decode_host(raw)
             self._add_totals(counted(state), (0, 0, 0, 0, 0))
             self.totals.hosts += 1
-            if not state.in_flight:
-                self.frontier.schedule.put(host_id_, state.ready_ms, 0)
+            in_time = host_rules.within_reach(state, turn.now_ms, self.policy)
+            if in_time and not state.in_flight:
+                self.frontier.schedule.put(host_id_, self._look_ms(state, turn.now_ms), 0)
                 continue
             slot = self.hosts.slot(host_id_)
+            if not in_time:
+                host_rules.bring_within_reach(slot.state, turn.now_ms, self.policy)
+                turn.touch(slot)
             if close_leases:
                 for lease_id in list(slot.state.in_flight):
                     self._lost(turn, slot, lease_id)
             else:
                 self._watch(slot)
+                self.frontier.reschedule(slot, turn.now_ms)
         self._end(turn)
         return turn
+
+    def _look_ms(self, state: HostState, now_ms: int) -> int:
+        """When to look at a host that is only known by its durable state; looking too early costs little."""
+        if state.queued[QueueClass.NEW] or state.queued[QueueClass.RETRY] or state.hops:
+            return min(state.ready_ms, host_rules.open_ms(state, now_ms, self.policy))
+        return state.ready_ms
 
     # --- a turn ---------------------------------------------------------------------------------------------------
 
@@ -146,16 +159,15 @@ class Owner:
 
         Looks no further than `until_ms`: later instants are told only as the next look of any host.
         """
-        later = NEVER_MS
-        for host_id_, (ready_ms, _) in sorted(self.frontier.schedule.scheduled.items(), key=lambda item: item[1]):
-            state = self.hosts.slot(host_id_).state
-            new, retry, _ = state.queued
-            if new or retry or state.hops or self.frontier.revisit_due_ms(self.hosts.slot(host_id_)) <= due_by_ms:
+        soon, later_ms = self.frontier.schedule.until(until_ms)
+        heapq.heapify(soon)
+        while soon:
+            ready_ms, host_id_ = heapq.heappop(soon)
+            slot = self.hosts.slot(host_id_)
+            new, retry, _ = slot.state.queued
+            if new or retry or slot.state.hops or self.frontier.revisit_due_ms(slot) <= due_by_ms:
                 return ready_ms
-            if ready_ms > until_ms:
-                later = min(later, ready_ms)
-                break
-        return later
+        return later_ms
 
     def refresh(self, queue_keys: Sequence[bytes], now_ms: int) -> Turn:
         """These entries (host_id ‖ tail) of resting URLs are due now."""
@@ -169,7 +181,7 @@ class Owner:
                 and key[HOST_ID_BYTES:] not in slot.rows
                 and slot.host_id + row.place == entry[:-URL_ID_BYTES]
             ):
-                requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms)
+                requeue(turn, slot, key, row, QueueClass.REVISIT, AT_ONCE_MS)
         self._end(turn)
         return turn
 
@@ -248,16 +260,23 @@ class Owner:
                 self._message(turn, message)
 
     def _watch(self, slot: HostSlot) -> None:
-        """See to it that the host's leases are looked at when the first of them expires."""
-        if slot.host_id not in self._watched and slot.state.in_flight:
-            self._watched.add(slot.host_id)
-            earliest_ms = min(lease.expires_ms for lease in slot.state.in_flight.values())
+        """See to it that the host's leases are looked at when the first of them expires.
+
+        A body that waits for the store expires late, a lease granted after it sooner: the entry moves up then.
+        """
+        if not slot.state.in_flight:
+            return
+        earliest_ms = min(lease.expires_ms for lease in slot.state.in_flight.values())
+        if earliest_ms < self._watched.get(slot.host_id, NEVER_MS):
+            self._watched[slot.host_id] = earliest_ms
             heapq.heappush(self._expiries, (earliest_ms, slot.host_id))
 
     def _expire(self, turn: Turn) -> None:
         while self._expiries and self._expiries[0][0] <= turn.now_ms:
-            _, host_id_ = heapq.heappop(self._expiries)
-            self._watched.discard(host_id_)
+            expires_ms, host_id_ = heapq.heappop(self._expiries)
+            if self._watched.get(host_id_) != expires_ms:
+                continue
+            del self._watched[host_id_]
             slot = self.hosts.slot(host_id_)
             for lease_id, lease in list(slot.state.in_flight.items()):
                 if lease.expires_ms <= turn.now_ms:

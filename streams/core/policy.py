@@ -99,6 +99,7 @@ EXPORT_SORT_BYTES_MAX = 64 * 1024 * 1024  # lines of an index sorted in memory; 
 EXPORT_RUNS_MAX = 100  # sorted files merged at once
 
 # --- revisit ------------------------------------------------------------------------------------------------------
+REVISIT_SLOT_MS = 10 * MINUTE_MS  # revisits due within one slot are ordered by rank
 REVISIT_MS_MIN = DAY_MS
 REVISIT_MS_MAX = 30 * DAY_MS
 TOMBSTONE_AFTER_VISITS = 2  # consecutive 404 or 410

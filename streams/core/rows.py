@@ -16,14 +16,15 @@ import struct
 import msgspec
 
 from schemas.records import BodyRef, Kind, Source
+from streams.core.policy import REVISIT_SLOT_MS
 
 HOST_ID_BYTES = 10
 URL_ID_BYTES = 16
 PLACE_BYTES = 7  # class, due, rank
-REVISIT_SLOT_S = 600  # revisits due within one slot are ordered by rank
 
 _PLACE = struct.Struct(">BIH")
 _DUE_S_MAX = 2**32 - 1
+_REVISIT_SLOT_S = REVISIT_SLOT_MS // 1_000
 
 
 class QueueClass(enum.IntEnum):
@@ -114,7 +115,7 @@ def place(queue: QueueClass, due_ms: int, rank_: int) -> bytes:
         due_s = -(-due_ms // 1000)
     else:
         due_s = due_ms // 1000
-        due_s -= due_s % REVISIT_SLOT_S
+        due_s -= due_s % _REVISIT_SLOT_S
     return _PLACE.pack(queue, min(due_s, _DUE_S_MAX), rank_)
 
 

@@ -10,9 +10,13 @@ from schemas.records import (
     FetchLease,
     FetchResult,
     Kind,
+    Link,
     Outcome,
+    ParsedPage,
+    ParseTask,
     RobotsAnswer,
     RobotsDecision,
+    SitemapEntry,
     Source,
     StoredResult,
 )
@@ -31,9 +35,7 @@ ANY = Scope(seeds=("http://a.test/",), mode=ScopeMode.ANY)
 
 
 def found(url: str, source: Source = Source.SEED, *, depth: int = 0, kind: Kind = Kind.PAGE) -> DiscoveredUrl:
-    return DiscoveredUrl(
-        url=url, host_key=host_key(url), source=source, discovered_ms=NOW_MS, depth=depth, kind=kind
-    )
+    return DiscoveredUrl(url=url, host_key=host_key(url), source=source, discovered_ms=NOW_MS, depth=depth, kind=kind)
 
 
 class World:
@@ -53,17 +55,17 @@ class World:
         self.epoch = 0
         self.owner = self._open()
 
-    def _open(self) -> Owner:
+    def _open(self, *, close_leases: bool = True) -> Owner:
         self.epoch += 1
         owner = Owner(self.store, self.policy, self.scope, epoch=self.epoch, jitter=self.jitter)
-        turn = owner.adopt(self.now_ms, close_leases=True)
+        turn = owner.adopt(self.now_ms, close_leases=close_leases)
         self.store.commit(turn.writes)
         owner.committed(turn)
         return owner
 
-    def restart(self) -> None:
-        """Only what was committed is left."""
-        self.owner = self._open()
+    def restart(self, *, close_leases: bool = True) -> None:
+        """Only what was committed is left. Leases stand when they are not closed: another owner takes them over."""
+        self.owner = self._open(close_leases=close_leases)
 
     def turn(self, *events: Event, leases_max: int = 100, commit: bool = True) -> Turn:
         turn = self.owner.decide(events, self.now_ms, leases_max)
@@ -98,9 +100,7 @@ def answer_robots(lease: FetchLease, now_ms: int, rules: bytes = b"", status: in
         answer = RobotsAnswer(RobotsDecision.DISALLOW_ALL)
     elif rules:
         parsed = robots.parse(rules, "Headrace", base_url=lease.url)
-        answer = RobotsAnswer(
-            RobotsDecision.PARSE_RULES, parsed.encode(), parsed.crawl_delay_ms, parsed.sitemaps
-        )
+        answer = RobotsAnswer(RobotsDecision.PARSE_RULES, parsed.encode(), parsed.crawl_delay_ms, parsed.sitemaps)
     else:
         answer = RobotsAnswer(RobotsDecision.ALLOW_ALL)
     return FetchResult(
@@ -119,7 +119,9 @@ def answer_robots(lease: FetchLease, now_ms: int, rules: bytes = b"", status: in
     )
 
 
-def answer(lease: FetchLease, now_ms: int, outcome: Outcome = Outcome.FETCHED, status: int = 200, **more: object) -> FetchResult:
+def answer(
+    lease: FetchLease, now_ms: int, outcome: Outcome = Outcome.FETCHED, status: int = 200, **more: object
+) -> FetchResult:
     return FetchResult(
         lease_id=lease.lease_id,
         host_key=lease.host_key,
@@ -132,6 +134,23 @@ def answer(lease: FetchLease, now_ms: int, outcome: Outcome = Outcome.FETCHED, s
         finished_ms=now_ms,
         status=status,
         **more,  # type: ignore[arg-type]
+    )
+
+
+def parsed(task: ParseTask, *links: str, error: str = "") -> ParsedPage:
+    """What a parser makes of the body, with these links."""
+    return ParsedPage(
+        url_id=task.url_id,
+        host_key=task.host_key,
+        url=task.url,
+        url_version=task.url_version,
+        kind=task.kind,
+        depth=task.depth,
+        fetched_ms=task.fetched_ms,
+        extractor_version=task.extractor_version,
+        error=error,
+        links=tuple(Link(url, "a") for url in links) if task.kind is Kind.PAGE else (),
+        entries=tuple(SitemapEntry(url) for url in links) if task.kind is Kind.SITEMAP else (),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedDict  # type: ignore[import-untyped]
 
 from streams.core.turn import Family, Write
 
@@ -26,7 +26,8 @@ class MemoryStore:
         return [self.families[Family.URL].get(key) for key in keys]
 
     def get(self, family: Family, key: bytes) -> bytes | None:
-        return self.families[family].get(key)
+        value: bytes | None = self.families[family].get(key)
+        return value
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
         prefix = host_id + bytes((queue,))

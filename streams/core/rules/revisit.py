@@ -38,8 +38,11 @@ def failed_interval_ms(policy: CrawlPolicy) -> int:
 
 
 def denied_interval_ms(policy: CrawlPolicy) -> int:
-    """robots.txt forbids it: its rules are looked at again when the URL comes up; no request is spent on that."""
-    return max(policy.revisit_ms_min, bounds.ROBOTS_TTL_MS)
+    """robots.txt forbids it: when the URL comes up the copy that forbade it is too old, and is asked for anew.
+
+    One slot more than a copy may serve, since an entry comes up at the beginning of its slot.
+    """
+    return max(policy.revisit_ms_min, bounds.ROBOTS_TTL_MS + bounds.REVISIT_SLOT_MS)
 
 
 def _clamp(interval_ms: int, policy: CrawlPolicy) -> int:
