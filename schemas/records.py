@@ -4,6 +4,9 @@ Units stand in the names: `_ms` is milliseconds (an instant is UTC since the epo
 `url` is always the normal form of `streams.core.rules.urls.normalize`; `host_key` is its scheme and authority
 (`https://www.example.org:8443`); `url_id` is 128 bits of BLAKE2b of the normal form.
 
+None of them can be part of a cycle, so the collector need not look at them (`gc=False`): with some hundred thousand
+alive its passes would cost more than the work.
+
 An optional value is `None` when the sender does not know it; an empty string is a value.
 """
 
@@ -53,7 +56,7 @@ class RobotsDecision(enum.Enum):
     HOP = "hop"  # redirected: `redirect_target` of the result is asked next, by its own host's owner
 
 
-class BodyRef(msgspec.Struct, frozen=True, array_like=True):
+class BodyRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record of a segment: `segment` is a path below the store's root, `/`-separated, without `.open`."""
 
     segment: str
@@ -61,7 +64,7 @@ class BodyRef(msgspec.Struct, frozen=True, array_like=True):
     record_bytes: int
 
 
-class DiscoveredUrl(msgspec.Struct, frozen=True, array_like=True):
+class DiscoveredUrl(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A URL that somebody names. `priority_hint` is 0 (least) to 255; 128 is an ordinary link."""
 
     url: str
@@ -76,7 +79,7 @@ class DiscoveredUrl(msgspec.Struct, frozen=True, array_like=True):
     kind: Kind = Kind.PAGE
 
 
-class FetchLease(msgspec.Struct, frozen=True, array_like=True):
+class FetchLease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Leave to send one request, to be started at most once, between `not_before_ms` and `start_by_ms`."""
 
     lease_id: bytes  # 16 bytes: partition, epoch, sequence
@@ -98,7 +101,7 @@ class FetchLease(msgspec.Struct, frozen=True, array_like=True):
     robots_for: str = ""  # kind ROBOTS: the host_key that asked; another than host_key for a hop
 
 
-class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True):
+class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The rules of one host for our user agent, or what stands for them."""
 
     decision: RobotsDecision
@@ -108,7 +111,7 @@ class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True):
     max_age_ms: int | None = None  # Cache-Control: how long the site lets the answer serve; None when it says nothing
 
 
-class FetchResult(msgspec.Struct, frozen=True, array_like=True):
+class FetchResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What came of a lease. `error` is a short code (`connection_reset`, `not_found`), empty when all went well."""
 
     lease_id: bytes
@@ -135,7 +138,7 @@ class FetchResult(msgspec.Struct, frozen=True, array_like=True):
     robots_for: str = ""
 
 
-class StoredResult(msgspec.Struct, frozen=True, array_like=True):
+class StoredResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The body of a lease lies, synced, where `body` says."""
 
     lease_id: bytes
@@ -150,7 +153,7 @@ class StoredResult(msgspec.Struct, frozen=True, array_like=True):
     link_headers: tuple[str, ...] = ()  # Link, one entry a header line
 
 
-class ParseTask(msgspec.Struct, frozen=True, array_like=True):
+class ParseTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Read the body by reference and take from it what a crawler wants."""
 
     url_id: bytes
@@ -167,7 +170,7 @@ class ParseTask(msgspec.Struct, frozen=True, array_like=True):
     link_headers: tuple[str, ...] = ()
 
 
-class Link(msgspec.Struct, frozen=True, array_like=True):
+class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One link of a page, resolved and normalized. `kind` is a, area, iframe, frame, svg-a, refresh, ..."""
 
     url: str
@@ -176,7 +179,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
     nofollow: bool = False
 
 
-class SitemapEntry(msgspec.Struct, frozen=True, array_like=True):
+class SitemapEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One URL of a sitemap or feed; `is_sitemap` for the children of an index."""
 
     url: str
@@ -184,7 +187,7 @@ class SitemapEntry(msgspec.Struct, frozen=True, array_like=True):
     is_sitemap: bool = False
 
 
-class HeadLink(msgspec.Struct, frozen=True, array_like=True):
+class HeadLink(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A `<link>` to another page: the next one, a translation (`hreflang`), another form (`media`, `type`)."""
 
     url: str
@@ -194,14 +197,14 @@ class HeadLink(msgspec.Struct, frozen=True, array_like=True):
     type: str = ""
 
 
-class Refresh(msgspec.Struct, frozen=True, array_like=True):
+class Refresh(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A declarative refresh: the page asks to be replaced by `url` (its own for a mere reload) after a while."""
 
     delay_s: int
     url: str
 
 
-class ParsedPage(msgspec.Struct, frozen=True, array_like=True):
+class ParsedPage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What parsing one body gave. A failure is a value: `error` says it, everything else is empty."""
 
     url_id: bytes
@@ -259,7 +262,7 @@ class OwnerMessageKind(enum.Enum):
     PERMIT_RETURNED = "permit_returned"
 
 
-class OwnerMessage(msgspec.Struct, frozen=True, array_like=True):
+class OwnerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Keyed by `to_key`: the host_key or the group that is asked."""
 
     to_key: str
@@ -286,7 +289,7 @@ class IndexEvent(msgspec.Struct, frozen=True):
     canonical: str | None = None
 
 
-class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
+class DeadLetter(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A record that a stage gave up, whole, with what an operator needs to judge it."""
 
     stage: str  # admit, fetch, store, parse, ...
@@ -300,7 +303,7 @@ class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
     status: int = 0
 
 
-class FetchLogRow(msgspec.Struct, frozen=True, array_like=True):
+class FetchLogRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One closed lease, as the audit keeps it: what was asked of whom, under which policy, and what came."""
 
     started_ms: int

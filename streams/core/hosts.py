@@ -36,7 +36,7 @@ ALLOTMENT_STEP = 4  # regained with each success: from the least to the whole in
 NEVER_MS = 1 << 62
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class Answer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is kept of a fetch result until its body is stored: the row is written once, by the stored result."""
 
     status: int
@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     content_type: str | None
 
 
-class InFlight(msgspec.Struct, array_like=True):
+class InFlight(msgspec.Struct, array_like=True, gc=False):
     """A lease that has not been closed. `storing` is False while it holds the token."""
 
     url_id: bytes
@@ -64,7 +64,7 @@ class InFlight(msgspec.Struct, array_like=True):
     answer: Answer | None = None  # once storing
 
 
-class Hop(msgspec.Struct, frozen=True, array_like=True):
+class Hop(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A robots.txt redirect that leads here from another host, which waits for the answer."""
 
     asker: str
@@ -72,7 +72,7 @@ class Hop(msgspec.Struct, frozen=True, array_like=True):
     hops: int
 
 
-class Override(msgspec.Struct, frozen=True, array_like=True):
+class Override(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What an operator set for this host; `None` leaves the crawl's policy."""
 
     delay_ms: int | None = None
@@ -84,7 +84,7 @@ class Override(msgspec.Struct, frozen=True, array_like=True):
     until_ms: int | None = None
 
 
-class HostState(msgspec.Struct, array_like=True):
+class HostState(msgspec.Struct, array_like=True, gc=False):
     """All durable but what lies under keys of its own: the robots rules and the counts of URL templates."""
 
     host_key: str

@@ -47,7 +47,7 @@ class Status(enum.IntEnum):
     REFUSED = 6  # our own policy: a private address, too large, ...
 
 
-class Visit(msgspec.Struct, array_like=True):
+class Visit(msgspec.Struct, array_like=True, gc=False):
     """What the visits so far have left. Everything here is the last accepted visit's, but for the counts."""
 
     fetched_ms: int
@@ -81,7 +81,7 @@ class Visit(msgspec.Struct, array_like=True):
     link_headers: tuple[str, ...] = ()
 
 
-class UrlRow(msgspec.Struct, array_like=True):
+class UrlRow(msgspec.Struct, array_like=True, gc=False):
     """A URL that is known. `place` is empty while it is in no queue (it never is, once settled)."""
 
     url: str

@@ -83,7 +83,7 @@ class HostSlot:
         self.counted: tuple[int, int, int, int, int] | None = None  # as it stands in the owner's totals; None: not yet
 
 
-class FetchLogEntry(msgspec.Struct, frozen=True):
+class FetchLogEntry(msgspec.Struct, frozen=True, gc=False):
     """A result as it is audited: what was asked, under which lease and policy, and what came."""
 
     result: FetchResult
