@@ -6,7 +6,6 @@ import argparse
 import ipaddress
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from streams.cli.lines import JsonLines, PlainLines, Silent
 from streams.cli.report import ending, resuming
 from streams.cli.running import View, run_engine
 from streams.cli.seeds import read_seeds
-from streams.cli.shell import Shell
+from streams.cli.shell import Shell, command
 from streams.core.failures import UsageError
 from streams.core.progress import Summary
 from streams.core.rules.urls import host_name
@@ -140,7 +139,7 @@ def view_of(shell: Shell, out: Path, *, as_json: bool = False, quiet: bool = Fal
         return PlainLines(shell.err)
     from streams.cli.live import LiveView
 
-    return LiveView(shell.err, out.name, f"headrace crawl --out {shlex.quote(str(out))}")
+    return LiveView(shell.err, out.name, f"{command()} crawl --out {shlex.quote(str(out))}")
 
 
 def show_summary(summary: Summary, shell: Shell, view: View) -> None:
@@ -149,12 +148,6 @@ def show_summary(summary: Summary, shell: Shell, view: View) -> None:
         return
     for line in ending(summary, command()):
         shell.print(line)
-
-
-def command() -> str:
-    """How this program was called, so that the commands it proposes can be pasted."""
-    called = sys.argv[0] if sys.argv else ""
-    return called if Path(called).name == "headrace" and "/" in called and not called.startswith("/") else "headrace"
 
 
 def _out(named: Path | None, settings: Settings, seeds: Sequence[DiscoveredUrl]) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from schemas.records import DeadLetter
-from streams.cli.shell import Shell
+from streams.cli.shell import Shell, command
 from streams.cli.words import count, instant, printable, shorten
 from streams.core.failures import EXIT_DONE, UsageError
 
@@ -87,7 +87,7 @@ def _requeue(arguments: argparse.Namespace, shell: Shell) -> int:
     if bool(arguments.keys) == arguments.all:
         raise UsageError("dead-letters requeue: needed KEYs or --all; headrace dead-letters DIR list shows the keys")
     number = shell.backend.requeue_dead_letters(arguments.dir, "all" if arguments.all else arguments.keys)
-    shell.print(f"{count(number, 'URL')} queued again; go on with: headrace crawl --out {arguments.dir}")
+    shell.print(f"{count(number, 'URL')} queued again; go on with: {command()} crawl --out {arguments.dir}")
     missing = 0 if arguments.all else len(set(arguments.keys)) - number
     if missing > 0:
         raise UsageError(f"dead-letters requeue: {count(missing, 'key')} not found")

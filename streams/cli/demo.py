@@ -14,10 +14,10 @@ from infra.demo_site import FORBIDDEN, SEED_HOST
 from infra.demo_verdict import HostVerdict, judge
 from infra.demo_web import DemoWeb
 from infra.settings import Crawl, Dns, Scope, Settings
-from streams.cli.crawl import command, view_of
+from streams.cli.crawl import view_of
 from streams.cli.running import run_engine
 from streams.cli.seeds import read_seeds
-from streams.cli.shell import Shell
+from streams.cli.shell import Shell, command
 from streams.cli.words import count, size, span
 from streams.core.failures import EXIT_DONE, EXIT_FAILED, UsageError
 from streams.core.policy import Politeness, TrapLimits

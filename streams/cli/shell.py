@@ -6,9 +6,11 @@ Tests hand in their own; nothing below `streams.cli` reads `sys` or `os.environ`
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 if TYPE_CHECKING:
@@ -17,6 +19,20 @@ if TYPE_CHECKING:
 
 def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def command(called: str | None = None, here: Path | None = None) -> str:
+    """How this program is to be called from `here`, so that the commands it proposes can be pasted.
+
+    `called` is the word that it was started by: an installed `headrace`, or a module of a checkout with a launcher.
+    """
+    program = Path(sys.argv[0] if called is None else called)
+    launcher = Path(__file__).resolve().parents[2] / "infra" / "headrace"
+    if program.name == "headrace" or not launcher.is_file():
+        return "headrace"
+    here = Path.cwd() if here is None else here
+    near = launcher.is_relative_to(here)
+    return f"./{launcher.relative_to(here)}" if near else shlex.quote(str(launcher))
 
 
 class Shell:

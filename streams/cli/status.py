@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from streams.cli.shell import Shell
+from streams.cli.shell import Shell, command
 from streams.cli.words import count, printable, rate, size, span
 from streams.core.failures import EXIT_DONE
 from streams.core.progress import Counts, Progress, State
@@ -89,7 +89,7 @@ def lines(status: Status) -> Iterator[str]:
     if progress is not None and running:
         yield from _running(progress)
     elif counts.urls_queued:
-        yield f"  go on with: headrace crawl --out {status.out}"
+        yield f"  go on with: {command()} crawl --out {status.out}"
 
 
 def _running(progress: Progress) -> Iterator[str]:

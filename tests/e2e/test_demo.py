@@ -36,7 +36,7 @@ def test_it_ends_well_and_says_what_comes_next(demo: tuple[Path, subprocess.Comp
     assert "first page: 200 http://library.demo.test" in done.stderr
     assert "Traceback" not in done.stderr
     assert "no breach" in done.stdout
-    assert f"headrace status {out}" in done.stdout
+    assert f"infra/headrace status {out}" in done.stdout
 
 
 def test_no_site_was_asked_impolitely(demo: tuple[Path, subprocess.CompletedProcess[str]]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from infra.settings import Scope
 from schemas.records import Kind, Source
 from streams.cli import main
+from streams.cli.shell import command
 from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.progress import Counts, HostWaiting, Progress, RecentPage
 from tests.support.fake_engine import Captured, FakeBackend, FakeEngine, FakeReader
@@ -285,6 +286,15 @@ def test_the_report_says_what_is_left_and_why() -> None:
     assert "and 3 more" in lines
     assert "headrace crawl --out 'my o'" in lines
     assert "dead-letters 'my o' list" in lines
+
+
+def test_proposed_commands_can_be_pasted() -> None:
+    """Protects the step after the first: from a checkout it is the launcher's path, installed the bare name."""
+    root = Path(command.__code__.co_filename).resolve().parents[2]
+    module = str(root / "streams" / "cli" / "__main__.py")
+    assert command(module, root) == "./infra/headrace"
+    assert command(module, root / "tests") == str(root / "infra" / "headrace")
+    assert command("/usr/local/bin/headrace", root) == "headrace"
 
 
 def test_counts_over_all_runs_are_counts() -> None:

@@ -34,7 +34,7 @@ def test_status_of_a_crawl_at_rest() -> None:
     shell = run("status", "news")
     assert "news: not running" in shell.printed
     assert "812 pages stored, 3,201 queued, 5,000 known" in shell.printed
-    assert "go on with: headrace crawl --out news" in shell.printed
+    assert "headrace crawl --out news" in shell.printed
     assert shell.fake.reader.closed == 1
 
 
