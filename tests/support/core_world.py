@@ -154,7 +154,7 @@ def parsed(task: ParseTask, *links: str, error: str = "") -> ParsedPage:
     )
 
 
-def stored(lease: FetchLease, content: bytes = b"h" * 32) -> StoredResult:
+def stored(lease: FetchLease | FetchResult, content: bytes = b"h" * 32) -> StoredResult:
     ref = BodyRef("warc/x.warc.gz", lease.url_version, 100)
     return StoredResult(
         lease_id=lease.lease_id,
