@@ -63,8 +63,9 @@ class CrawlDb:
             ) from error
         self._families: dict[str, Any] = {name: self._db.get_column_family(name) for name in _ALL}
         self._handles: dict[str, Any] = {name: self._db.get_column_family_handle(name) for name in _ALL}
-        self._by_family = {family: self._families[name] for family, name in _OWNER_FAMILIES.items()}
-        self._handle_of = {family: self._handles[name] for family, name in _OWNER_FAMILIES.items()}
+        # Lists by the family's number: a dict would hash an enum's member, which is a call of Python.
+        self._by_family = [self._families[_OWNER_FAMILIES[family]] for family in Family]
+        self._handle_of = [self._handles[_OWNER_FAMILIES[family]] for family in Family]
         self._synced = WriteOptions()
         self._synced.sync = True
 

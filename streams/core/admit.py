@@ -237,10 +237,11 @@ def dequeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
     tail = row.place + key[-16:]
     slot.queue.remove(tail)
     turn.writes.append((Family.QUEUE, slot.host_id + tail, None))
-    count_queued(slot.state, QueueClass(row.place[0]), -1)
+    count_queued(slot.state, row.place[0], -1)
     row.place = b""
 
 
 def requeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueClass, due_ms: int) -> None:
+    """Move a row from its queue, if it is in one, to another place."""
     dequeue(turn, slot, key, row)
     enqueue(turn, slot, key, row, queue, due_ms)

@@ -13,10 +13,10 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection
 
 from streams.core.policy import WINDOW_URLS_MAX
-from streams.core.rows import PLACE_BYTES, QueueClass
+from streams.core.rows import PLACE_BYTES
 
-Scan = Callable[[QueueClass, bytes, int], list[bytes]]
-"""(class, after this tail, at most so many) → the durable tails that follow, in order."""
+Scan = Callable[[bytes, int, bytes, int], list[bytes]]
+"""(host_id, class, after this tail, at most so many) → the durable tails that follow, in order."""
 
 _TO_THE_END = b"\xff" * 32  # after every tail
 
@@ -58,17 +58,17 @@ class BackQueue:
             self._fresh.remove(tail)
         self._gone.add(tail)
 
-    def head(self, queue: QueueClass, scan: Scan, in_flight: Collection[bytes]) -> bytes | None:
+    def head(self, queue: int, scan: Scan, host_id: bytes, in_flight: Collection[bytes]) -> bytes | None:
         """The first entry of a class that is not in flight, or None when there is none."""
         window = self._windows[queue]
         while not window:
             after = self._scanned_to[queue]
             if after == _TO_THE_END:
                 return None
-            self._refill(queue, scan(queue, after, WINDOW_URLS_MAX), in_flight)
+            self._refill(queue, scan(host_id, queue, after, WINDOW_URLS_MAX), in_flight)
         return window[0]
 
-    def pop(self, queue: QueueClass) -> bytes:
+    def pop(self, queue: int) -> bytes:
         """Take the head, which `head` returned, for a lease. Its durable entry stays until the result."""
         return self._windows[queue].pop(0)
 
@@ -77,7 +77,7 @@ class BackQueue:
         self._fresh.clear()
         self._gone.clear()
 
-    def _refill(self, queue: QueueClass, found: list[bytes], in_flight: Collection[bytes]) -> None:
+    def _refill(self, queue: int, found: list[bytes], in_flight: Collection[bytes]) -> None:
         complete = len(found) < WINDOW_URLS_MAX
         end = _TO_THE_END if complete else found[-1]
         known = set(found)

@@ -65,7 +65,7 @@ class Completion:
             return False
         turn.touch(slot)
         self.log(turn, slot, result, lease)
-        bump(turn.counts.completed, result.outcome.value)
+        bump(turn.counts.completed, result.outcome._value_)  # `.value` is a call
         if result.error:
             bump(turn.counts.errors, result.error)
         if result.outcome is Outcome.FETCHED:

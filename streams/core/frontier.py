@@ -42,6 +42,8 @@ from streams.core.rules.robots import RobotsRules
 from streams.core.rules.urls import host_id, url_id
 from streams.core.turn import Family, HostSlot, Reads, Turn
 
+_IDS_MAX = 65_536
+_QUEUES = tuple(int(queue) for queue in QueueClass)
 HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable
 
 
@@ -52,6 +54,7 @@ class Hosts:
         self._reads = reads
         self._hosts_max = hosts_max
         self._slots: dict[bytes, HostSlot] = {}
+        self._ids: dict[str, bytes] = {}  # host_key → host_id, of some hosts named lately
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -76,7 +79,16 @@ class Hosts:
         return slot
 
     def named(self, host_key: str) -> HostSlot:
-        return self.slot(host_id(host_key), host_key)
+        return self.slot(self.id_of(host_key), host_key)
+
+    def id_of(self, host_key: str) -> bytes:
+        """As `host_id`, remembered."""
+        found = self._ids.get(host_key)
+        if found is None:
+            if len(self._ids) >= _IDS_MAX:
+                self._ids.clear()
+            found = self._ids[host_key] = host_id(host_key)
+        return found
 
     def known(self, host_id_: bytes) -> HostSlot | None:
         """The host if it is in memory or durable; never a new one."""
@@ -196,10 +208,12 @@ class Frontier:
                 break
             looked_at += 1
             slot = self._hosts.slot(host_id_)
-            if self.ready(slot, turn.now_ms)[0] <= turn.now_ms and self._grant_one(turn, slot):
+            # It was ready when it was scheduled and has not changed since; time alone closes a host only by the day.
+            if open_ms(slot.state, turn.now_ms, self._policy) <= turn.now_ms and self._grant_one(turn, slot):
                 granted += 1
-                turn.counts.granted += 1
             self.reschedule(slot, turn.now_ms)
+            turn.changed.pop(host_id_, None)
+        turn.counts.granted += granted
         return granted
 
     def reschedule(self, slot: HostSlot, now_ms: int) -> None:
@@ -245,38 +259,39 @@ class Frontier:
     def _best(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
         """(due instant, rank) of the entry that would be granted first."""
         best_due, best_rank = NEVER_MS, 0xFFFF
-        for queue in QueueClass:
+        for queue in _QUEUES:
             tail = self._head(slot, queue)
-            if tail is None:
-                continue
-            due_ms, rank = due_ms_of(tail), rank_of(tail)
-            if due_ms <= now_ms:
-                due_ms = 0
-            if due_ms < best_due or (due_ms == best_due and rank < best_rank):
-                best_due, best_rank = due_ms, rank
+            if tail is not None:
+                due_ms = due_ms_of(tail) if queue else 0
+                if due_ms <= now_ms:
+                    due_ms = 0
+                if due_ms < best_due or due_ms == best_due:
+                    rank = rank_of(tail)
+                    if due_ms < best_due or rank < best_rank:
+                        best_due, best_rank = due_ms, rank
         return best_due, best_rank
 
-    def _head(self, slot: HostSlot, queue: QueueClass) -> bytes | None:
+    def _head(self, slot: HostSlot, queue: int) -> bytes | None:
         if not slot.state.queued[queue]:
             return None
-        host_id_ = slot.host_id
-        return slot.queue.head(queue, lambda cls, after, most: self._reads.queue(host_id_, cls, after, most), slot.rows)
+        return slot.queue.head(queue, self._reads.queue, slot.host_id, slot.rows)
 
     def _choose(self, slot: HostSlot, now_ms: int) -> bytes | None:
         """The entry to be granted now: retries first, then new and due known URLs by their shares."""
-        heads = [self._head(slot, queue) for queue in QueueClass]
-        due = [tail is not None and due_ms_of(tail) <= now_ms for tail in heads]
-        if due[QueueClass.RETRY]:
-            return heads[QueueClass.RETRY]
-        if due[QueueClass.NEW] and due[QueueClass.REVISIT]:
-            slot.revisit_credit += self._policy.revisit_share
-            if slot.revisit_credit >= 1.0:
-                slot.revisit_credit -= 1.0
-                return heads[QueueClass.REVISIT]
-            return heads[QueueClass.NEW]
-        if due[QueueClass.NEW]:
-            return heads[QueueClass.NEW]
-        return heads[QueueClass.REVISIT] if due[QueueClass.REVISIT] else None
+        retry = self._head(slot, QueueClass.RETRY)
+        if retry is not None and due_ms_of(retry) <= now_ms:
+            return retry
+        new = self._head(slot, QueueClass.NEW)
+        known = self._head(slot, QueueClass.REVISIT)
+        if known is None or due_ms_of(known) > now_ms:
+            return new
+        if new is None:
+            return known
+        slot.revisit_credit += self._policy.revisit_share
+        if slot.revisit_credit < 1.0:
+            return new
+        slot.revisit_credit -= 1.0
+        return known
 
     def _grant_one(self, turn: Turn, slot: HostSlot) -> bool:
         host = slot.state
@@ -309,14 +324,14 @@ class Frontier:
 
     def _deny(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, error: str) -> None:
         """Settle a URL that may not be asked, at no cost to the site: it comes up again when rules may have changed."""
-        slot.queue.pop(QueueClass(row.place[0]))
+        slot.queue.pop(row.place[0])
         count_status(slot.state, row.status, Status.DENIED)
         row.status = Status.DENIED
         turn.counts.denied += 1
         requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + revisit.denied_interval_ms(self._policy))
 
     def _lease_url(self, turn: Turn, slot: HostSlot, tail: bytes, row: UrlRow) -> None:
-        slot.queue.pop(QueueClass(tail[0]))
+        slot.queue.pop(tail[0])
         host = slot.state
         version = row.version if row.attempt else row.version + 1
         visit = row.visit

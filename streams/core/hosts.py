@@ -126,7 +126,11 @@ def counted(host: HostState) -> tuple[int, int, int, int, int]:
 
 def fetching(host: HostState) -> int:
     """Tokens that are out."""
-    return sum(1 for lease in host.in_flight.values() if not lease.storing)
+    tokens = 0
+    for lease in host.in_flight.values():
+        if not lease.storing:
+            tokens += 1
+    return tokens
 
 
 def concurrency(host: HostState, policy: CrawlPolicy) -> int:
@@ -154,7 +158,9 @@ def delay_ms(host: HostState, policy: CrawlPolicy) -> int:
     own = policy.politeness.delay_ms
     if override is not None and override.delay_ms is not None:
         own = override.delay_ms
-    delay = max(own, crawl_delay_ms(host))
+    robots = host.robots
+    asked = 0 if robots is None else robots.crawl_delay_ms or 0
+    delay = asked if asked > own else own
     if host.allotment < ALLOTMENT_FULL:
         delay = max(delay, bounds.TROUBLED_DELAY_MS_MIN) * ALLOTMENT_FULL // host.allotment
     return delay
@@ -177,7 +183,9 @@ def open_ms(host: HostState, now_ms: int, policy: CrawlPolicy) -> int:
         return NEVER_MS
     if host.in_flight and fetching(host) >= concurrency(host, policy):
         return NEVER_MS
-    at = max(host.next_allowed_ms, host.backoff_until_ms)
+    at = host.next_allowed_ms
+    if host.backoff_until_ms > at:
+        at = host.backoff_until_ms
     if budget_left(host, now_ms, policy) <= 0:
         at = max(at, (now_ms // bounds.DAY_MS + 1) * bounds.DAY_MS)
     return at
@@ -280,7 +288,7 @@ def _observe(host: HostState, result: FetchResult) -> None:
         host.address = result.address
 
 
-def count_queued(host: HostState, queue: QueueClass, by: int) -> None:
+def count_queued(host: HostState, queue: int, by: int) -> None:
     host.queued[queue] += by
     assert host.queued[queue] >= 0, (host.host_key, queue)
 

@@ -135,8 +135,9 @@ class Owner:
             self._handle(turn, event)
         self._expire(turn)
         self._settle_found(turn)
-        for slot in list(turn.touched.values()):
+        for slot in turn.changed.values():
             self.frontier.reschedule(slot, turn.now_ms)
+        turn.changed.clear()
         if leases_max > 0:
             self.frontier.grant(turn, leases_max)
         self._end(turn)
@@ -400,9 +401,10 @@ class Owner:
         writes = turn.writes
         for key, row in turn.dirty_rows.items():
             writes.append((Family.URL, key, encode_row(row)))
+        for slot in turn.changed.values():
+            self.frontier.reschedule(slot, turn.now_ms)
         for host_id_, slot in turn.touched.items():
             state = slot.state
-            self.frontier.reschedule(slot, turn.now_ms)
             self._count(slot)
             writes.append((Family.HOST, host_id_, encode_host(state)))
             self._watch(slot)

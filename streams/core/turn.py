@@ -119,6 +119,7 @@ class Turn:
         self.rows: dict[bytes, UrlRow | None] = {}  # by host_id ‖ url_id: read or changed in this turn
         self.dirty_rows: dict[bytes, UrlRow] = {}
         self.touched: dict[bytes, HostSlot] = {}
+        self.changed: dict[bytes, HostSlot] = {}  # of those, the ones that the frontier has not looked at since
         self.leases: list[FetchLease] = []
         self.tasks: list[ParseTask] = []
         self.dead: list[DeadLetter] = []
@@ -131,7 +132,7 @@ class Turn:
     def touch(self, slot: HostSlot) -> None:
         """The host changed: its state is written with this turn, and the frontier looks at it again."""
         slot.dirty = True
-        self.touched[slot.host_id] = slot
+        self.touched[slot.host_id] = self.changed[slot.host_id] = slot
 
     def add_task(self, key: bytes, task: ParseTask) -> None:
         """A body that waits to be parsed is durable work: the parsed page deletes it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,12 +30,9 @@ _STEPS = ["push"] * 12 + ["pop"] * 10 + ["finish"] * 3 + ["remove", "commit", "r
 )
 def test_the_window_gives_the_least_entry_of_the_whole_queue(start_empty: bool, steps: list[tuple[str, int]]) -> None:
     """Protects the invariant of `scanned_to`: no entry is passed over, none given twice, however small the window."""
-    window_max = backqueue.WINDOW_URLS_MAX
-    backqueue.WINDOW_URLS_MAX = 3  # type: ignore[misc]
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(backqueue, "WINDOW_URLS_MAX", 3)
         _run(start_empty, steps)
-    finally:
-        backqueue.WINDOW_URLS_MAX = window_max  # type: ignore[misc]
 
 
 def _run(start_empty: bool, steps: list[tuple[str, int]]) -> None:
@@ -44,7 +42,7 @@ def _run(start_empty: bool, steps: list[tuple[str, int]]) -> None:
     queue = BackQueue(empty=start_empty)
     number = 0
 
-    def scan(cls: QueueClass, after: bytes, most: int) -> list[bytes]:
+    def scan(host_id: bytes, cls: int, after: bytes, most: int) -> list[bytes]:
         return sorted(tail for tail in durable if tail[0] == cls and tail > after)[:most]
 
     for what, rank in steps:
@@ -55,7 +53,7 @@ def _run(start_empty: bool, steps: list[tuple[str, int]]) -> None:
             queue.push(tail)
             current.add(tail)
         elif what == "pop":
-            head = queue.head(QueueClass.NEW, scan, in_flight)
+            head = queue.head(QueueClass.NEW, scan, b"h", in_flight)
             assert head == (waiting[0] if waiting else None)
             if head is not None:
                 assert queue.pop(QueueClass.NEW) == head
@@ -78,4 +76,4 @@ def _run(start_empty: bool, steps: list[tuple[str, int]]) -> None:
         elif what == "reload" and durable == current:
             queue = BackQueue()
     waiting = sorted(tail for tail in current if tail[PLACE_BYTES:] not in in_flight)
-    assert queue.head(QueueClass.NEW, scan, in_flight) == (waiting[0] if waiting else None)
+    assert queue.head(QueueClass.NEW, scan, b"h", in_flight) == (waiting[0] if waiting else None)
