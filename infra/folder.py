@@ -14,6 +14,7 @@ from streams.core.progress import Progress
 
 FORMAT = 1
 MANIFEST, LOCK, STATUS, DATABASE = "crawl.json", "lock", "status.json", "db"
+PART = ".part"
 PLACES = (
     ("pages, WARC", "warc/"),
     ("text and links, WARC", "parsed/"),
@@ -38,47 +39,61 @@ class Folder:
         self.root = root
         try:
             _make_durably(root)
+            self._refuse_foreign()
             self._lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise CrawlError(
                 f"{root}: needed a folder to write to, got: {error.strerror}; name another one with --out"
             ) from error
+        self._hold()
         try:
-            self._hold()
             self.manifest = self._read_or_make(now_ms)
         except BaseException:
-            os.close(self._lock)
+            self.close()
             raise
+
+    def _refuse_foreign(self) -> None:
+        """Before anything is written: a folder with other things in it is not ours."""
+        names = set(os.listdir(self.root))
+        others = sorted(names - {LOCK, MANIFEST + PART})  # what a start leaves that was killed, or found the disk full
+        if others and MANIFEST not in names:
+            raise CrawlError(
+                f"{self.root}: needed an empty folder or a crawl's, but it has no {MANIFEST} and holds {others[0]!r};"
+                " name another one with --out"
+            )
 
     def _hold(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._lock)
             raise CrawlError(
                 f"{self.root}: needed the folder for this process, but process {holder} holds it; wait until it ends"
                 " (headrace status shows it), or name another folder with --out"
             ) from error
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # only for the sentence above; a full disk is met by who needs the room
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _read_or_make(self, now_ms: int) -> Manifest:
         manifest = read_manifest(self.root)
         if manifest is not None:
             return manifest
-        others = sorted(set(os.listdir(self.root)) - {LOCK})
-        if others:
-            raise CrawlError(
-                f"{self.root}: needed an empty folder or a crawl's, but it has no {MANIFEST} and holds {others[0]!r};"
-                " name another one with --out"
-            )
         manifest = Manifest(FORMAT, f"{now_ms:x}", now_ms)
-        write_whole(self.root / MANIFEST, msgspec.json.encode(manifest), sync=True)
+        try:
+            write_whole(self.root / MANIFEST, msgspec.json.encode(manifest), sync=True)
+        except OSError as error:
+            raise CrawlError(
+                f"{self.root}: needed to write {MANIFEST}, got: {error.strerror}; make room on that disk, or name"
+                " another folder with --out"
+            ) from error
         return manifest
 
     def publish(self, progress: Progress) -> None:
-        """For `headrace status`, in another process. It is a view, so it is not synced."""
-        write_whole(self.root / STATUS, msgspec.json.encode(progress), sync=False)
+        """For `headrace status`, in another process. A view: not synced, and a full disk does not end a run for it."""
+        with contextlib.suppress(OSError):
+            write_whole(self.root / STATUS, msgspec.json.encode(progress), sync=False)
 
     def close(self) -> None:
         os.ftruncate(self._lock, 0)
@@ -153,7 +168,7 @@ def read_status(root: Path) -> Progress | None:
 
 def write_whole(path: Path, data: bytes, *, sync: bool) -> None:
     """Whole or not at all. Raises OSError."""
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(path.name + PART)
     with open(part, "wb") as file:
         file.write(data)
         if sync:
