@@ -30,8 +30,11 @@ def small_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_cut_before_each_of_the_first_steps_leaves_a_folder_to_start_from(tmp_path: Path, small_site: Path) -> None:
-    """However early the power fails, the same command starts again, and what was released before is not forgotten."""
+@pytest.mark.parametrize("power", ["cut", "stays"])
+def test_an_end_before_each_of_the_first_steps_leaves_a_folder_to_start_from(
+    tmp_path: Path, small_site: Path, power: str
+) -> None:
+    """However early it is killed or the power fails, the same command starts again and forgets nothing released."""
     disk = Disk(tmp_path / "disk", tmp_path)
     out = disk.root / "crawl"
     witness = Witness(out, 1)
@@ -39,10 +42,11 @@ def test_a_cut_before_each_of_the_first_steps_leaves_a_folder_to_start_from(tmp_
         words = [*crawl_words(out, site.url(START), delay="20ms", concurrency=1), "--workers", "1"]
         expected = doc_pages.paths(pages(walk(site.url(START))))
         before = len(site.log())
-        for cut_at in (*range(1, 60, 6), *range(60, 300, 40)):
+        for cut_at in (*range(1, 40, 3), *range(40, 300, 60)):
             ended = run(words, disk.environment(cut_at=cut_at))
             assert ended.code == -signal.SIGKILL, (cut_at, ended)
-            disk.lose()
+            if power == "cut":
+                disk.lose()
             witness.judge(site.log()[before:])
         ended = run(words)
         assert ended.code == 0, ended
