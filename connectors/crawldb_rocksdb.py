@@ -72,11 +72,17 @@ class CrawlDb:
     # --- what the owner reads (streams.core.turn.Reads) ------------------------------------------------------------
 
     def rows(self, keys: list[bytes]) -> list[bytes | None]:
-        found: list[bytes | None] = self._by_family[Family.URL].get(keys)
+        try:
+            found: list[bytes | None] = self._by_family[Family.URL].get(keys)
+        except Exception as error:  # rocksdict has no narrower class
+            raise _unreadable(error) from error
         return found
 
     def get(self, family: Family, key: bytes) -> bytes | None:
-        value: bytes | None = self._by_family[family].get(key)
+        try:
+            value: bytes | None = self._by_family[family].get(key)
+        except Exception as error:  # rocksdict has no narrower class
+            raise _unreadable(error) from error
         return value
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
@@ -92,6 +98,7 @@ class CrawlDb:
                 break
             found.append(key[width:])
             entries.next()
+        _check(entries)
         return found
 
     def hosts(self) -> Iterator[tuple[bytes, bytes]]:
@@ -113,6 +120,7 @@ class CrawlDb:
                 return
             yield key, entries.value()
             entries.next()
+        _check(entries)
 
     # --- what the shell keeps beside it ----------------------------------------------------------------------------
 
@@ -131,6 +139,7 @@ class CrawlDb:
         while entries.valid():
             yield int.from_bytes(entries.key(), "big"), entries.value()
             entries.next()
+        _check(entries)
 
     def commit(
         self,
@@ -176,12 +185,31 @@ class CrawlDb:
         return 0
 
     def close(self) -> None:
-        """The lock is free when this returns: every handle that keeps the database open is let go first."""
+        """The lock is free when this returns: every handle that keeps the database open is let go first.
+
+        Closing moves what lies in the log into tables. Where a full disk forbids that, the next start does it.
+        """
         self._families.clear()
         self._by_family.clear()
         self._handles.clear()
         self._handle_of.clear()
-        self._db.close()
+        with contextlib.suppress(Exception):  # rocksdict has no narrower class; every commit lies synced in the log
+            self._db.close()
+
+
+def _check(entries: Any) -> None:
+    """An iterator stops at a damaged block as it stops at the end: what it says of itself tells which."""
+    try:
+        entries.status()
+    except Exception as error:  # rocksdict has no narrower class
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> StoreFailed:
+    return StoreFailed(
+        f"crawl state: needed to read it, got: {error}; the folder is damaged: see to the disk, then restore a copy or"
+        " crawl into another folder"
+    )
 
 
 def access_is_write(read_only: bool, secondary: Path | None) -> bool:
