@@ -44,7 +44,7 @@ class Outcome(enum.Enum):
     RETRY = "retry"  # the world failed in a way that may pass: network, 408, 421, 425, 429, 5xx
     FAILED = "failed"  # a final answer without a page: other 4xx, bad Location, unreadable body
     REFUSED = "refused"  # our own policy: private address, scheme, size
-    EXPIRED = "expired"  # the lease was past `start_by_ms`; nothing was asked
+    EXPIRED = "expired"  # nothing was asked: past `start_by_ms`, or `address` is not the permitted one
 
 
 class RobotsDecision(enum.Enum):
@@ -99,6 +99,7 @@ class FetchLease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     etag: str | None = None
     last_modified: str | None = None
     robots_for: str = ""  # kind ROBOTS: the host_key that asked; another than host_key for a hop
+    permitted_address: str | None = None  # the only IP address that may be asked; "": none, say which it would be
 
 
 class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -239,7 +240,13 @@ class ParsedPage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HostPolicy(msgspec.Struct, frozen=True):
-    """An operator's word on one host, or on all (`host_key` "*"). `None` leaves a value as it is."""
+    """An operator's word on a host, or on several. `None` leaves a value as it is.
+
+    `host_key` is a host's, or a name (`example.org`: by http and https, at any port; with a port at that one), or
+    `*.example.org` for a name and all below it, or `*` for all. The nearer word wins, value by value.
+    `reset` forgets all earlier words of the same key first. With `until_ms` the values are an exception that lies over
+    those that last; an instant that has passed ends it. `policy_version` 0: the owner numbers the change.
+    """
 
     host_key: str
     policy_version: int
@@ -250,6 +257,10 @@ class HostPolicy(msgspec.Struct, frozen=True):
     paused: bool | None = None
     deleted: bool | None = None
     until_ms: int | None = None  # an exception negotiated with a site ends here
+    block: tuple[str, ...] = ()  # added to the blocked patterns
+    unblock: tuple[str, ...] = ()  # taken from them
+    reset: bool = False
+    request_id: str = ""  # who asked; a repeated one changes nothing
 
 
 class OwnerMessageKind(enum.Enum):
@@ -272,6 +283,7 @@ class OwnerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     hops: int = 0
     robots: RobotsAnswer | None = None
     until_ms: int | None = None
+    number: int = 0  # PERMIT_*: of the asking; a higher one ends all permits asked for before
 
 
 class IndexEvent(msgspec.Struct, frozen=True):
