@@ -18,7 +18,7 @@ from streams.cli.running import View, run_engine
 from streams.cli.seeds import read_seeds
 from streams.cli.shell import Shell, command
 from streams.core.failures import UsageError
-from streams.core.progress import Summary
+from streams.core.progress import EndReason, Summary
 from streams.core.rules.urls import host_name
 
 EXAMPLES = """
@@ -143,11 +143,14 @@ def view_of(shell: Shell, out: Path, *, as_json: bool = False, quiet: bool = Fal
 
 
 def show_summary(summary: Summary, shell: Shell, view: View) -> None:
+    """The report on stdout; what ended a run that failed is an error like any other, on stderr."""
     if isinstance(view, JsonLines):
         view.event("summary", summary)
-        return
-    for line in ending(summary, command()):
-        shell.print(line)
+    else:
+        for line in ending(summary, command()):
+            shell.print(line)
+    if summary.reason is EndReason.FAILED:
+        shell.complain(summary.reason_detail)
 
 
 def _out(named: Path | None, settings: Settings, seeds: Sequence[DiscoveredUrl]) -> Path:

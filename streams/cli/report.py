@@ -31,7 +31,8 @@ def resuming(counts: Counts) -> str:
 def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:
     """The closing report, a line each."""
     progress = summary.progress
-    detail = f" {printable(summary.reason_detail)}" if summary.reason_detail else ""
+    failed = summary.reason is EndReason.FAILED  # the error itself goes to stderr
+    detail = f" {printable(summary.reason_detail)}" if summary.reason_detail and not failed else ""
     yield f"{'done' if summary.reason is EndReason.COMPLETE else 'ended'}: {summary.reason.value}{detail}"
     yield ""
     yield f"  {_pages(progress)}"
@@ -47,7 +48,7 @@ def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:
         width = max(len(place) for _, place in summary.places)
         for what, place in summary.places:
             yield f"    {place:<{width}}  {what}"
-    if summary.reason is not EndReason.FAILED:
+    if not failed:
         yield ""
         yield from _next(summary, command)
 
