@@ -26,10 +26,11 @@ from streams.core.progress import Counts, Progress
 from streams.core.rows import HOST_ID_BYTES, QueueClass, Status, UrlRow, decode_row, due_ms_of
 from streams.core.rules.robots import RobotsRules
 from streams.core.rules.scope import Scope
-from streams.core.rules.urls import host_id, host_key, normalize, url_id
+from streams.core.rules.urls import host_id, host_key, host_name, normalize, url_id
 from streams.core.turn import Family
 
 _decode_seeds = msgspec.msgpack.Decoder(tuple[str, ...]).decode
+_decode_position = msgspec.msgpack.Decoder(tuple[tuple[str, int], ...]).decode
 _decode_dead = msgspec.msgpack.Decoder(DeadLetter).decode
 _STATE_WORDS = {
     Status.NEW: "queued",
@@ -98,6 +99,16 @@ class Reader:
         for key, raw in self._db.scan(Family.URL):
             yield page_row(key[HOST_ID_BYTES:], decode_row(raw))
 
+    def position(self) -> tuple[tuple[str, int], ...]:
+        """How far the open segments were durable at the last commit: what an export may read of a running crawl."""
+        raw = self._db.meta("segments")
+        return () if raw is None else _decode_position(raw)
+
+    def is_current(self, url: str, url_version: int) -> bool:
+        """Whether a parsed page is what its URL's row refers to now, and not an older parse."""
+        row = self._row(url)
+        return row is not None and row.visit is not None and row.visit.content_version == url_version
+
     def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:
         """By key, oldest first."""
         letters = [(key.hex(), _decode_dead(raw)) for key, raw in self._db.scan(Family.DEAD)]
@@ -120,7 +131,10 @@ class Reader:
         authority = host_key(bare).partition("://")[2]
         if bare != host_key(bare) + "/":
             return self._explain_url(self._known_twin(bare), now_ms)
-        return self._explain_host([f"https://{authority}", f"http://{authority}"], text, now_ms)
+        keys = [f"https://{authority}", f"http://{authority}"]
+        if not any(self._host(key) for key in keys):
+            keys = [host.host_key for host in self.hosts() if host_name(host.host_key) == authority]  # on other ports
+        return self._explain_host(keys, text, now_ms)
 
     def _known_twin(self, http_url: str) -> str:
         https_url = "https" + http_url[4:]

@@ -199,13 +199,14 @@ class Engine:
         if self._failure is not None:
             raise self._failure
         group = Group()
+        room = self._room()  # before the answers leave the inbox: they may be pages that count
         events: list[Event] = []
         for _ in range(min(len(self._inbox), bounds.GROUP_EVENTS_MAX)):
             item = self._inbox.popleft()
             if isinstance(item, Fetched) and item.response is not None:
                 self._unstored_bytes -= len(item.response.body)
             events += self._ledger.take(item, group)
-        turn = self._owner.decide(events, self._now(), self._room())
+        turn = self._owner.decide(events, self._now(), room)
         await self._commit(turn, group)
         self.tally.turn(turn, group.fetched, group.duplicates)
         self._release(turn, group)

@@ -15,7 +15,7 @@ import msgspec
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.ports import Fetched, ParseOutput, Response, StoredContent
 from connectors.segments_local import LocalSegments
-from schemas.records import FetchLogRow, Outcome, ParsedPage, StoredResult
+from schemas.records import FetchLogRow, Kind, Outcome, ParsedPage, StoredResult
 from streams.core import policy as bounds
 from streams.core.owner import Event
 from streams.core.turn import Turn
@@ -57,7 +57,11 @@ class Ledger:
         group.fetched.append(item)
         if item.response is None or item.result.outcome is not Outcome.FETCHED:
             return [item.result]
-        return [item.result, self._store(group, item, item.response)]
+        stored = self._store(group, item, item.response)
+        if item.result.kind is Kind.ROBOTS:  # kept for the archive; its rules came with the result
+            return [item.result]
+        group.bodies[item.result.url_id] = item.response.body
+        return [item.result, stored]
 
     def _store(self, group: Group, fetched: Fetched, response: Response) -> StoredResult:
         """Append the body, or a revisit record if the same bytes lie stored already."""
@@ -67,7 +71,7 @@ class Ledger:
         ref = self._segments.append_response(result.url, response, content_hash, known)
         if known is None:
             group.content[content_hash] = StoredContent(ref, result.url, response.fetched_ms)
-        else:
+        elif result.kind is not Kind.ROBOTS:
             group.duplicates += 1
         stored = StoredResult(
             lease_id=result.lease_id,
@@ -82,7 +86,6 @@ class Ledger:
             link_headers=_header_lines(response, b"link"),
         )
         group.stored[result.lease_id] = (stored, known is not None)
-        group.bodies[result.url_id] = response.body
         return stored
 
     def _keep_parsed(self, output: ParseOutput) -> ParsedPage:

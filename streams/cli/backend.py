@@ -51,6 +51,14 @@ class CrawlReader(Protocol):
         """Every known URL, a row each."""
         ...
 
+    def position(self) -> tuple[tuple[str, int], ...]:
+        """How far an export may read the open segments."""
+        ...
+
+    def is_current(self, url: str, url_version: int) -> bool:
+        """Whether a parsed page is what its URL stands for now."""
+        ...
+
     def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:
         """By key, oldest first."""
         ...

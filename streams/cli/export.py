@@ -45,16 +45,21 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     if not path.parent.is_dir():
         raise UsageError(f"--to {path}: no folder {path.parent}; make it, or take another path")
     started_s = time.monotonic()
-    if kind == "pages":
-        reader = shell.backend.open_reader(arguments.dir)
-        try:
+    reader = shell.backend.open_reader(arguments.dir)
+    try:
+        if kind == "pages":
             rows = export_pages(reader.pages(), path)
-        finally:
-            reader.close()
-    elif kind == "links":
-        rows = export_links(arguments.dir, path)
-    else:
-        rows = export_cdxj(arguments.dir, path)
+        elif kind == "links":
+            rows = export_links(
+                arguments.dir,
+                path,
+                position=reader.position(),
+                keep=lambda page: reader.is_current(page.url, page.url_version),
+            )
+        else:
+            rows = export_cdxj(arguments.dir, path, position=reader.position())
+    finally:
+        reader.close()
     took_ms = int((time.monotonic() - started_s) * 1_000)
     bytes_written = path.stat().st_size
     if arguments.json:

@@ -66,7 +66,7 @@ class Completion:
         turn.touch(slot)
         self.log(turn, slot, result, lease)
         bump(turn.counts.completed, result.outcome._value_)  # `.value` is a call
-        if result.error:
+        if result.error and result.outcome not in (Outcome.RETRY, Outcome.EXPIRED):
             bump(turn.counts.errors, result.error)
         if result.outcome is Outcome.FETCHED:
             answer = Answer(
@@ -287,6 +287,7 @@ class Completion:
             status=0 if result is None else result.status,
         )
         turn.dead.append(letter)
+        bump(turn.counts.errors, error)
         turn.writes.append((Family.DEAD, key, _encode_dead(letter)))
         visit = _next_visit(row.visit, turn.now_ms, letter.status, lease.url_version)
         visit.error = error

@@ -40,13 +40,11 @@ def _run(start_empty: bool, steps: list[tuple[str, int]]) -> None:
     current = set(durable)  # with this turn's changes
     in_flight: dict[bytes, bytes] = {}
     queue = BackQueue(empty=start_empty)
-    number = 0
 
     def scan(host_id: bytes, cls: int, after: bytes, most: int) -> list[bytes]:
         return sorted(tail for tail in durable if tail[0] == cls and tail > after)[:most]
 
-    for what, rank in steps:
-        number += 1
+    for number, (what, rank) in enumerate(steps):
         waiting = sorted(tail for tail in current if tail[PLACE_BYTES:] not in in_flight)
         if what == "push":
             tail = _tail(rank, number)

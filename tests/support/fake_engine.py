@@ -102,6 +102,12 @@ class FakeReader:
     def pages(self) -> Iterator[PageRow]:
         yield from self._rows
 
+    def position(self) -> tuple[tuple[str, int], ...]:
+        return ()
+
+    def is_current(self, url: str, url_version: int) -> bool:
+        return True
+
     def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:
         yield from self._letters
 
