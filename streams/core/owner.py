@@ -386,7 +386,8 @@ class Owner:
             if message.robots is None:
                 host.robots_wait_ms = 0
                 turn.touch(slot)
-            elif host.robots_wait_ms:
+            elif host.robots_wait_ms or self.frontier.robots_word(slot, turn.now_ms) == "ask":
+                # It may come after the wait, when the host is about to ask anew: then it saves the site that request.
                 self._robots_answer(turn, slot, message.robots)
 
     # --- the frame of a turn --------------------------------------------------------------------------------------
