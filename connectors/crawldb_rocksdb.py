@@ -42,14 +42,21 @@ _encode = msgspec.msgpack.Encoder().encode
 class CrawlDb:
     """Reads see the last commit. One thread commits; any may read."""
 
-    def __init__(self, path: Path, *, read_only: bool = False, secondary: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        secondary: Path | None = None,
+        cache_bytes: int = _BLOCK_CACHE_BYTES,
+    ) -> None:
         """`secondary`: a scratch folder for a reader that follows a running crawl. Raises StoreFailed."""
         access = AccessType.read_write()
         if secondary is not None:
             access = AccessType.secondary(str(secondary))
         elif read_only:
             access = AccessType.read_only(False)
-        cache = Cache(_BLOCK_CACHE_BYTES)
+        cache = Cache(cache_bytes)
         try:
             self._db: Any = Rdict(
                 str(path),
