@@ -257,18 +257,22 @@ class Frontier:
         return "ask" if robots is None else usable(robots, now_ms)
 
     def _best(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
-        """(due instant, rank) of the entry that would be granted first."""
+        """(due instant, rank) of the entry that would be granted first; 0 is due now."""
+        queued, head = slot.state.queued, slot.queue.head
+        reads, host_id_, rows = self._reads.queue, slot.host_id, slot.rows
         best_due, best_rank = NEVER_MS, 0xFFFF
         for queue in _QUEUES:
-            tail = self._head(slot, queue)
+            if not queued[queue]:
+                continue
+            tail = head(queue, reads, host_id_, rows)
             if tail is not None:
                 due_ms = due_ms_of(tail) if queue else 0
                 if due_ms <= now_ms:
                     due_ms = 0
-                if due_ms < best_due or due_ms == best_due:
-                    rank = rank_of(tail)
-                    if due_ms < best_due or rank < best_rank:
-                        best_due, best_rank = due_ms, rank
+                if due_ms < best_due:
+                    best_due, best_rank = due_ms, rank_of(tail)
+                elif due_ms == best_due:
+                    best_rank = min(best_rank, rank_of(tail))
         return best_due, best_rank
 
     def _head(self, slot: HostSlot, queue: int) -> bytes | None:
@@ -278,9 +282,11 @@ class Frontier:
 
     def _choose(self, slot: HostSlot, now_ms: int) -> bytes | None:
         """The entry to be granted now: retries first, then new and due known URLs by their shares."""
-        retry = self._head(slot, QueueClass.RETRY)
-        if retry is not None and due_ms_of(retry) <= now_ms:
-            return retry
+        queued = slot.state.queued
+        if queued[QueueClass.RETRY]:
+            retry = self._head(slot, QueueClass.RETRY)
+            if retry is not None and due_ms_of(retry) <= now_ms:
+                return retry
         new = self._head(slot, QueueClass.NEW)
         known = self._head(slot, QueueClass.REVISIT)
         if known is None or due_ms_of(known) > now_ms:
