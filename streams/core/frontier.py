@@ -122,10 +122,18 @@ class Schedule:
         self._ready: list[tuple[int, int, bytes]] = []  # (ready_ms + handicap, ready_ms, host_id)
         self.scheduled: dict[bytes, tuple[int, int]] = {}  # host_id → (ready_ms, rank)
 
-    def put(self, host_id_: bytes, ready_ms: int, rank: int) -> None:
+    def put(self, host_id_: bytes, ready_ms: int, rank: int, now_ms: int) -> None:
+        """A host that could have been asked long ago had nothing to be asked for: it queues up from now on.
+
+        Otherwise each new host, which waits for nothing, would go before all that have been asked before.
+        """
         if ready_ms >= NEVER_MS:
             self.scheduled.pop(host_id_, None)
-        elif self.scheduled.get(host_id_) != (ready_ms, rank):
+            return
+        before = self.scheduled.get(host_id_)
+        if ready_ms < now_ms:
+            ready_ms = before[0] if before is not None and before[0] < now_ms else now_ms
+        if before != (ready_ms, rank):
             self.scheduled[host_id_] = (ready_ms, rank)
             heapq.heappush(self._waiting, (ready_ms, host_id_))
 
@@ -220,7 +228,7 @@ class Frontier:
         """After any change of the host: when does the frontier look at it again?"""
         ready_ms, rank = self.ready(slot, now_ms)
         slot.state.ready_ms = ready_ms
-        self.schedule.put(slot.host_id, ready_ms, rank)
+        self.schedule.put(slot.host_id, ready_ms, rank, now_ms)
 
     def ready(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
         """(when a lease may be granted, rank of what would be granted); NEVER_MS when only an event can tell."""

@@ -105,7 +105,7 @@ class Owner:
             self.totals.hosts += 1
             in_time = host_rules.within_reach(state, turn.now_ms, self.policy)
             if in_time and not state.in_flight:
-                self.frontier.schedule.put(host_id_, self._look_ms(state, turn.now_ms), 0)
+                self.frontier.schedule.put(host_id_, self._look_ms(state, turn.now_ms), 0, turn.now_ms)
                 continue
             slot = self.hosts.slot(host_id_)
             if not in_time:
