@@ -19,6 +19,7 @@ SITE = "http://www.example.com"
 LIMITS = ParseLimits(sitemap_bytes_max=100_000, sitemap_urls_max=100)
 PIECES = (
     "<urlset>", "</urlset>", "<url>", "</url>", "<loc>", "</loc>", "<lastmod>", "</lastmod>", "2024-01-01", SITE + "/a",
+    "<link href='x' xml:base='http://['/>",
     "http://b.example/", "<sitemapindex>", "<sitemap>", "</sitemap>", "<rss>", "<item>", "</item>", "<link>", "</link>",
     "<feed>", "<entry>", '<link href="x"/>', "</entry>", "&", "&amp;", "&x;", "<![CDATA[", "]]>", "<!--", "-->",
     "<?xml?>",     "<!DOCTYPE x [", "]>", "<!ENTITY a 'b'>", "\ufeff", "\x00", " ", "\n", "é", "<", ">", '"', "xml:base='http://['",

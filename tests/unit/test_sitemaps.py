@@ -112,9 +112,10 @@ def test_atom_entries_have_alternates_relative_to_their_base() -> None:
         "<published>1970-01-01T00:00:00Z</published></entry>"
         '<entry xml:base="deep/"><link href="2"/></entry>'
         '<entry><link rel="alternate" type="application/pdf" href="3.pdf"/><link type="text/html" href="3"/></entry>'
-        "<entry><id>urn:uuid:4</id></entry></feed>"
+        '<entry xml:base="http://["><link href="/4" xml:base="http://["/></entry>'
+        "<entry><id>urn:uuid:5</id></entry></feed>"
     )
-    assert (sitemap.type, paths(sitemap)) == ("atom", ["/blog/1", "/blog/deep/2", "/blog/3"])
+    assert (sitemap.type, paths(sitemap)) == ("atom", ["/blog/1", "/blog/deep/2", "/blog/3", "/4"])
     assert sitemap.entries[0].lastmod_ms == 86_400_000
     assert sitemap.errors == ("bad_loc",)
 
@@ -242,3 +243,11 @@ def test_names_are_compared_leniently_but_not_across_extensions() -> None:
         f"<i:image><i:loc>{SITE}/i.jpg</i:loc></i:image><i:loc>{SITE}/j.jpg</i:loc></url></urlset>"
     )
     assert read_it(image) == Sitemap("urlset")
+
+
+def test_unclosed_entries_are_taken_out_of_the_tree_with_care() -> None:
+    """The parser runs ahead of the reader: what it is still at work on stays in the tree, or memory is corrupted."""
+    for middle in ("<url>", f"<url><loc>{SITE}/x</loc>", "<sitemap>", "<url/><url>"):
+        body = f"<urlset><url><loc>{SITE}/0</loc>" + (f"{middle}<url><loc>{SITE}/1</loc></url>" * 40) + "<url><loc>"
+        assert paths(read_it(body))[0] == "/0"
+        assert paths(read_it(body)).count("/1") == 40

@@ -183,21 +183,25 @@ def _sitemap_entries(element: Any, kind: str, url: str, extensions: bool) -> lis
         outer.append((parent, inner))
         inner, parent = parent, parent.getparent()
     for unclosed, next_one in reversed(outer):
-        entries += [entry for entry in _locations(unclosed, extensions) if entry.loc]
+        # Only what stands before: the parser is ahead of us, and may be at work on what stands behind.
+        entries += [entry for entry in _locations(unclosed, extensions, next_one) if entry.loc]
         for child in list(unclosed):
-            if child is not next_one:
-                unclosed.remove(child)
+            if child is next_one:
+                break
+            unclosed.remove(child)
     return entries + _locations(element, extensions)
 
 
-def _locations(element: Any, extensions: bool) -> list[Entry]:
-    """The entries of one element alone."""
+def _locations(element: Any, extensions: bool, until: Any = None) -> list[Entry]:
+    """The entries of one element alone, or of its children before `until`."""
     own_ns, own_name = _split(element.tag)
     locs: list[str] = []
     dates: list[int | None] = []
     early: int | None = None
     attached = False
     for child in element:
+        if child is until:
+            break
         tag = child.tag
         if not isinstance(tag, str):
             continue
@@ -291,7 +295,7 @@ def _atom_links(entry: Any, base: str) -> list[tuple[str, str]]:
         if rel != "alternate":
             continue
         media_type = (child.get("type") or "text/html").lower()
-        link = (child.get("href").strip(), urljoin(base, child.get(_BASE) or ""))
+        link = (child.get("href").strip(), _join(base, child.get(_BASE) or ""))
         (pages if "html" in media_type else others).append(link)
     return pages or others[:1] or [("", base)]
 
