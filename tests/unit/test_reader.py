@@ -1,0 +1,140 @@
+"""A crawl's folder read only, beside the process that writes it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from connectors.crawldb_rocksdb import CrawlDb
+from infra.folder import DATABASE, Folder, is_held
+from infra.wiring import open_reader, requeue_dead_letters
+from schemas.records import Outcome
+from streams.core.failures import CrawlError, UsageError
+from streams.core.owner import Owner
+from streams.core.policy import CrawlPolicy, Politeness
+from streams.core.turn import Turn
+from tests.support.core_world import ANY, NOW_MS, answer, found, stored
+
+POLICY = CrawlPolicy(politeness=Politeness(delay_ms=0, concurrency=8, respect_robots=False), lost_leases_max=0)
+
+
+class Running:
+    """An owner on a real database in a held folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = Folder(root, now_ms=NOW_MS)
+        self.db = CrawlDb(root / DATABASE)
+        self.db.commit(meta={"seeds": msgspec.msgpack.encode(("http://a.test/",))})
+        self.owner = Owner(self.db, POLICY, ANY, epoch=1, jitter=lambda: 0.5)
+        self.turn([found(f"http://a.test/{name}") for name in ("ok", "dead", "new")], leases_max=0)
+
+    def turn(self, *events: object, leases_max: int = 100) -> Turn:
+        turn = self.owner.decide(events, NOW_MS, leases_max)  # type: ignore[arg-type]
+        self.db.commit(turn.writes)
+        self.owner.committed(turn)
+        return turn
+
+    def crawl(self) -> None:
+        leases = {lease.url.rpartition("/")[2]: lease for lease in self.turn(leases_max=3).leases}
+        self.turn(answer(leases["ok"], NOW_MS), stored(leases["ok"]), leases_max=0)
+        self.turn(answer(leases["new"], NOW_MS, Outcome.EXPIRED, 0), leases_max=0)
+        turn = Owner(self.db, POLICY, ANY, epoch=2, jitter=lambda: 0.5).adopt(NOW_MS, close_leases=True)
+        self.db.commit(turn.writes)  # what a restart makes of the lease that is left: it was lost once too often
+
+    def close(self) -> None:
+        self.db.close()
+        self.folder.close()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    one = Running(tmp_path / "crawl")
+    yield one
+    one.close()
+
+
+def test_a_running_crawl_is_read_without_touching_it(running: Running) -> None:
+    """Protects the writer: counts, pages and letters are seen as committed, and nothing is left behind."""
+    running.crawl()
+    before = set(Path(tempfile.gettempdir()).glob("headrace-reader-*"))
+    reader = open_reader(running.root)
+    counts = reader.counts()
+    assert (counts.pages, counts.urls_known, counts.urls_queued, counts.hosts_known) == (1, 3, 1, 1)
+    assert counts.dead_letters == 1
+    assert counts.statuses == {"queued": 1, "fetched": 1, "failed": 1}
+    rows = {row.url: row for row in reader.pages()}
+    assert rows["http://a.test/ok"].state == "fetched"
+    assert rows["http://a.test/ok"].next_due_ms is not None
+    assert rows["http://a.test/ok"].content_hash == (b"h" * 32).hex()
+    assert rows["http://a.test/dead"].error == "lease_lost"
+    ((_, letter),) = list(reader.dead_letters())
+    assert letter.url == "http://a.test/dead"
+    reader.close()
+    assert set(Path(tempfile.gettempdir()).glob("headrace-reader-*")) <= before
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("http://a.test/ok", "its page is stored"),
+        ("a.test/ok", "its page is stored"),
+        ("http://a.test/never", "would be admitted"),
+        ("ftp://a.test/x", None),
+        ("a.test", "http://a.test: "),
+        ("http://a.test", "http://a.test: "),
+        ("http://unknown.test", "does not know this host"),
+        ("unknown.test", "does not know this host"),
+        ("not a url at all \x00", None),
+    ],
+)
+def test_explain_takes_urls_and_hosts_as_people_write_them(running: Running, asked: str, words: str | None) -> None:
+    """Protects `explain`: scheme or not, URL or host, known or not; nonsense is one clear error."""
+    running.crawl()
+    reader = open_reader(running.root)
+    try:
+        if words is None:
+            with pytest.raises(UsageError, match="explain: needed a URL or a host"):
+                reader.explain(asked, NOW_MS)
+        else:
+            sentences = reader.explain(asked, NOW_MS)
+            assert sentences[0][0] == "now"
+            assert words in sentences[0][1]
+    finally:
+        reader.close()
+
+
+def test_dead_letters_are_requeued_by_key_or_all(running: Running) -> None:
+    """Protects the operator's second chance on a folder at rest, and a wrong key from doing anything."""
+    running.crawl()
+    running.close()
+    with pytest.raises(CrawlError, match="needed the key of a dead letter"):
+        requeue_dead_letters(running.root, ["00"], now=lambda: NOW_MS)
+    reader = open_reader(running.root)
+    ((key, _),) = list(reader.dead_letters())
+    reader.close()
+    assert requeue_dead_letters(running.root, [key, key], now=lambda: NOW_MS) == 1
+    assert requeue_dead_letters(running.root, "all", now=lambda: NOW_MS) == 0
+    reader = open_reader(running.root)
+    assert (reader.counts().dead_letters, reader.counts().urls_queued) == (0, 2)
+    reader.close()
+    running.folder = Folder(running.root, now_ms=NOW_MS)
+    running.db = CrawlDb(running.root / DATABASE)
+
+
+def test_a_running_crawls_letters_are_not_requeued(running: Running) -> None:
+    """Protects the one writer."""
+    with pytest.raises(CrawlError, match="holds it"):
+        requeue_dead_letters(running.root, "all", now=lambda: NOW_MS)
+    assert is_held(running.root)
+
+
+def test_a_folder_without_a_crawl_is_one_clear_error(tmp_path: Path) -> None:
+    """Protects people from a stack trace."""
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(CrawlError, match="needed a crawl's folder"):
+            open_reader(path)
