@@ -35,6 +35,7 @@ VERBS = (
     Verb("dead-letters", "streams.cli.dead_letters", "DIR", "list, show or requeue what was given up"),
     Verb("check", "streams.cli.check", "robots|url|page|sitemap", "what Headrace makes of one input"),
     Verb("demo", "streams.cli.demo", "", "crawl a small web that it serves itself: half a minute, no network"),
+    Verb("bench", "streams.cli.bench", "frontier|seen", "what the frontier and the seen test cost on this machine"),
     Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
     Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),
 )
