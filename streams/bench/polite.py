@@ -20,7 +20,7 @@ from streams.bench.population import Population
 from streams.bench.runner import PAIRS_GROUP, Shard, bench_policy
 
 SPARE = 1.3  # URLs of a host, of those that the run takes from it in the mean
-_LEASES_MIN = 64  # fewer are not worth a commit while the pace is held
+_LEASES_MIN = 64  # fewer are not worth a commit while a high pace is held
 
 
 class PoliteFigures(msgspec.Struct):
@@ -85,6 +85,7 @@ def run_polite(
 def _hold(shard: Shard, population: Population, figures: PoliteFigures, grants: Log, completions: Log) -> None:
     """Grant at the pace asked for; each lease is answered with the next group."""
     meter = shard.meter
+    leases_min = max(1, min(_LEASES_MIN, figures.rate // 100))
     meter.start()
     began_s = time.perf_counter()
     second_ends = [0]
@@ -98,7 +99,7 @@ def _hold(shard: Shard, population: Population, figures: PoliteFigures, grants: 
         if elapsed_s >= figures.seconds:
             break
         owed = int(elapsed_s * figures.rate) - granted
-        if owed < _LEASES_MIN and not leases:
+        if owed < leases_min and not leases:
             time.sleep(0.001)
             continue
         shard.now_ms = max(shard.now_ms, _now_ms())
@@ -116,7 +117,7 @@ def _hold(shard: Shard, population: Population, figures: PoliteFigures, grants: 
     by_second = [after - before for before, after in pairwise(second_ends)]
     figures.grants_per_s = granted / elapsed_s
     figures.grants_per_s_min = min(by_second, default=0)
-    figures.seconds_below_rate = sum(one < 0.99 * figures.rate - _LEASES_MIN for one in by_second)
+    figures.seconds_below_rate = sum(one < 0.99 * figures.rate - leases_min for one in by_second)
     figures.pairs_per_cpu_s = done / meter.cpu_s()
     figures.cpu_share = meter.cpu_s() / elapsed_s
     figures.group_p50_ms, figures.group_p99_ms = quantile(groups_ms, 0.5), quantile(groups_ms, 0.99)
