@@ -251,3 +251,12 @@ def test_unclosed_entries_are_taken_out_of_the_tree_with_care() -> None:
         body = f"<urlset><url><loc>{SITE}/0</loc>" + (f"{middle}<url><loc>{SITE}/1</loc></url>" * 40) + "<url><loc>"
         assert paths(read_it(body))[0] == "/0"
         assert paths(read_it(body)).count("/1") == 40
+    # Taking away what stands behind made a cycle of the tree here, and freeing it never ended.
+    assert (
+        paths(
+            read_it(
+                f"<urlset><url><url><loc></x></url>{SITE}/a<urlset><x>{SITE}/a{SITE}/a</url><url><url><url><url>",
+            )
+        )
+        == []
+    )
