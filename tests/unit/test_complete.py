@@ -282,6 +282,7 @@ def test_lost_leases_are_bounded() -> None:
     for _ in range(4):
         assert not row_of(world).status
         world.restart()
+        world.now_ms += 1_000 + bounds.CLOCK_SKEW_MS_MAX
         leases = world.turn().leases
     assert not leases
     assert row_of(world).status is Status.FAILED

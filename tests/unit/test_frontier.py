@@ -14,6 +14,7 @@ from streams.core.turn import Family, Turn
 from tests.support.core_world import World, answer, answer_robots, complete, fast, found, stored
 
 OPEN = CrawlPolicy(politeness=Politeness(delay_ms=0, concurrency=8, respect_robots=False))
+RESTED_MS = 1_000 + bounds.CLOCK_SKEW_MS_MAX  # one delay, and what another owner's clock may have been behind
 RULES = b"User-agent: *\nDisallow: /no\n"
 
 
@@ -122,6 +123,7 @@ def test_rules_survive_a_restart() -> None:
     world.seed("http://a.test/no", "http://a.test/x")
     world.pass_robots(RULES)
     world.restart()
+    world.now_ms += RESTED_MS
     assert urls(world.turn()) == ["http://a.test/x"]
 
 
@@ -177,7 +179,7 @@ def test_a_hop_whose_lease_is_lost_is_asked_anew_at_once() -> None:
     (first,) = world.turn().leases
     world.turn(hop(first, world.now_ms, "http://b.test/r"))
     world.restart()
-    world.now_ms += 1_000
+    world.now_ms += RESTED_MS
     assert "http://a.test/robots.txt" in urls(world.turn())
 
 
