@@ -27,6 +27,9 @@ _OWNER_FAMILIES = {
     Family.TEMPLATES: "templates",
     Family.TASK: "task",
     Family.DEAD: "dead",
+    Family.POLICY: "policy",
+    Family.GROUP: "group",
+    Family.OWNER: "owner",
 }
 _META, _CONTENT, _LOG = "meta", "content", "log"
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)

@@ -32,7 +32,15 @@ from infra.settings_values import (
     user_agent_parts,
 )
 from infra.units import Unit
-from streams.core.policy import ROBOTS_BYTES_MAX, SEGMENT_BYTES_MAX, FetchLimits, ParseLimits, Politeness, TrapLimits
+from streams.core.policy import (
+    ROBOTS_BYTES_MAX,
+    SEGMENT_BYTES_MAX,
+    BudgetPolicy,
+    FetchLimits,
+    ParseLimits,
+    Politeness,
+    TrapLimits,
+)
 
 __all__ = [
     "Crawl",
@@ -105,6 +113,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     crawl: Crawl = Crawl()
     politeness: Politeness = Politeness()
+    budget: BudgetPolicy = BudgetPolicy()
     fetch: FetchLimits = FetchLimits()
     parse: ParseLimits = ParseLimits()
     traps: TrapLimits = TrapLimits()
@@ -323,6 +332,13 @@ _RANGES = {  # least, most; any other number is at least 1
     "crawl.fetch_concurrency": (1, 65_536),
     "politeness.delay_ms": (0, NUMBER_MAX),
     "politeness.concurrency": (1, 1_024),
+    "politeness.address_concurrency": (1, 1_024),
+    "politeness.address_delay_ms": (0, NUMBER_MAX),
+    "politeness.domain_concurrency": (1, 1_024),
+    "politeness.domain_delay_ms": (0, NUMBER_MAX),
+    "budget.new_per_day": (0, NUMBER_MAX),
+    "budget.revisit_per_day": (0, NUMBER_MAX),
+    "budget.retry_per_day": (0, NUMBER_MAX),
     "fetch.codings_max": (0, 8),
     "fetch.robots_bytes_max": (ROBOTS_BYTES_MAX, NUMBER_MAX),  # RFC 9309 section 2.5: at least 500 KiB
 }

@@ -151,6 +151,7 @@ def policy_of(settings: Settings) -> CrawlPolicy:
     """What the owner grants, admits and completes under."""
     return CrawlPolicy(
         politeness=settings.politeness,
+        budget=settings.budget,
         duration_ms_max=settings.fetch.duration_ms_max,
         depth_max=settings.crawl.depth_max,
         extractor_version=EXTRACTOR_VERSION,

@@ -183,9 +183,7 @@ class Completion:
         return row
 
     def log(self, turn: Turn, slot: HostSlot, result: FetchResult, lease: InFlight) -> None:
-        host = slot.state
-        delay_ms = hosts.delay_ms(host, self._policy)
-        turn.log.append(FetchLogEntry(result, lease, host.policy_version, delay_ms, accepted=True))
+        turn.log.append(FetchLogEntry(result, lease, lease.policy_version, lease.delay_ms, accepted=True))
 
     def _close(
         self,

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterable
 from schemas.records import FetchLease, Kind
 from streams.core import policy as bounds
 from streams.core.admit import requeue
+from streams.core.budget import Budget
 from streams.core.hosts import (
     NEVER_MS,
     HostState,
     InFlight,
+    allow_for_skew,
     count_status,
     counted,
     decode_host,
@@ -40,6 +42,7 @@ from streams.core.rows import (
 from streams.core.rules import revisit
 from streams.core.rules.robots import RobotsRules
 from streams.core.rules.urls import host_id, url_id
+from streams.core.sharing import Sharing
 from streams.core.turn import Family, HostSlot, Reads, Turn
 
 _IDS_MAX = 65_536
@@ -50,14 +53,20 @@ HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the
 class Hosts:
     """The hosts in memory, loaded as they are needed and dropped when they rest and there are too many."""
 
-    def __init__(self, reads: Reads, hosts_max: int = bounds.ACTIVE_HOSTS_MAX) -> None:
+    def __init__(self, reads: Reads, epoch: int, hosts_max: int = bounds.ACTIVE_HOSTS_MAX) -> None:
         self._reads = reads
+        self._epoch = epoch
         self._hosts_max = hosts_max
         self._slots: dict[bytes, HostSlot] = {}
+        self.on_load: Callable[[bytes, HostState], None] | None = None  # what is derived is made anew
         self._ids: dict[str, bytes] = {}  # host_key → host_id, of some hosts named lately
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    def __contains__(self, host_id_: bytes) -> bool:
+        """Whether it is in memory."""
+        return host_id_ in self._slots
 
     def slot(self, host_id_: bytes, host_key: str = "") -> HostSlot:
         """The host; a new one when it is not known and `host_key` says its name."""
@@ -70,12 +79,15 @@ class Hosts:
             slot = HostSlot(host_id_, HostState(host_key=host_key), new=True)
         else:
             slot = HostSlot(host_id_, decode_host(raw), new=False)
+            allow_for_skew(slot.state, self._epoch)
             slot.counted = counted(slot.state)
             for lease in slot.state.in_flight.values():
                 if lease.kind is not Kind.ROBOTS:
                     slot.rows[lease.url_id] = None
         assert not host_key or slot.state.host_key == host_key, (host_key, slot.state.host_key)
         self._slots[host_id_] = slot
+        if self.on_load is not None:
+            self.on_load(host_id_, slot.state)
         return slot
 
     def named(self, host_key: str) -> HostSlot:
@@ -205,6 +217,8 @@ class Frontier:
         self._epoch = epoch
         self._new_lease_id = new_lease_id
         self._allowed = allowed
+        self.budget = Budget(policy.budget)
+        self.sharing: Sharing | None = None  # while addresses or domains have limits of their own
 
     def grant(self, turn: Turn, leases_max: int) -> int:
         """Grant up to so many leases, the best hosts first. Returns how many."""
@@ -217,7 +231,11 @@ class Frontier:
             looked_at += 1
             slot = self._hosts.slot(host_id_)
             # It was ready when it was scheduled and has not changed since; time alone closes a host only by the day.
-            if open_ms(slot.state, turn.now_ms, self._policy) <= turn.now_ms and self._grant_one(turn, slot):
+            if (
+                open_ms(slot.state, turn.now_ms, self._policy) <= turn.now_ms
+                and (self.sharing is None or self.sharing.admit(turn, slot))
+                and self._grant_one(turn, slot)
+            ):
                 granted += 1
             self.reschedule(slot, turn.now_ms)
             turn.changed.pop(host_id_, None)
@@ -227,6 +245,8 @@ class Frontier:
     def reschedule(self, slot: HostSlot, now_ms: int) -> None:
         """After any change of the host: when does the frontier look at it again?"""
         ready_ms, rank = self.ready(slot, now_ms)
+        if self.sharing is not None and ready_ms < NEVER_MS:
+            ready_ms = self.sharing.open_ms(slot, ready_ms, now_ms)
         slot.state.ready_ms = ready_ms
         self.schedule.put(slot.host_id, ready_ms, rank, now_ms)
 
@@ -268,6 +288,7 @@ class Frontier:
         """(due instant, rank) of the entry that would be granted first; 0 is due now."""
         queued, head = slot.state.queued, slot.queue.head
         reads, host_id_, rows = self._reads.queue, slot.host_id, slot.rows
+        closed_until_ms = self.budget.closed_until_ms
         best_due, best_rank = NEVER_MS, 0xFFFF
         for queue in _QUEUES:
             if not queued[queue]:
@@ -275,6 +296,8 @@ class Frontier:
             tail = head(queue, reads, host_id_, rows)
             if tail is not None:
                 due_ms = due_ms_of(tail) if queue else 0
+                if closed_until_ms[queue] > due_ms:
+                    due_ms = closed_until_ms[queue]
                 if due_ms <= now_ms:
                     due_ms = 0
                 if due_ms < best_due:
@@ -290,13 +313,13 @@ class Frontier:
 
     def _choose(self, slot: HostSlot, now_ms: int) -> bytes | None:
         """The entry to be granted now: retries first, then new and due known URLs by their shares."""
-        queued = slot.state.queued
-        if queued[QueueClass.RETRY]:
+        queued, closed_until_ms = slot.state.queued, self.budget.closed_until_ms
+        if queued[QueueClass.RETRY] and closed_until_ms[QueueClass.RETRY] <= now_ms:
             retry = self._head(slot, QueueClass.RETRY)
             if retry is not None and due_ms_of(retry) <= now_ms:
                 return retry
-        new = self._head(slot, QueueClass.NEW)
-        known = self._head(slot, QueueClass.REVISIT)
+        new = self._head(slot, QueueClass.NEW) if closed_until_ms[QueueClass.NEW] <= now_ms else None
+        known = self._head(slot, QueueClass.REVISIT) if closed_until_ms[QueueClass.REVISIT] <= now_ms else None
         if known is None or due_ms_of(known) > now_ms:
             return new
         if new is None:
@@ -346,6 +369,8 @@ class Frontier:
 
     def _lease_url(self, turn: Turn, slot: HostSlot, tail: bytes, row: UrlRow) -> None:
         slot.queue.pop(tail[0])
+        if self.budget.limited:
+            self.budget.spend(QueueClass(tail[0]), turn.now_ms)
         host = slot.state
         version = row.version if row.attempt else row.version + 1
         visit = row.visit
@@ -407,6 +432,7 @@ class Frontier:
         host = slot.state
         lease_id = self._new_lease_id()
         take_token(host, lease_id, in_flight, turn.now_ms, self._policy)
+        permitted = None if self.sharing is None else self.sharing.use(slot, lease_id, turn.now_ms)
         turn.touch(slot)
         turn.leases.append(
             FetchLease(
@@ -427,6 +453,7 @@ class Frontier:
                 etag=etag,
                 last_modified=last_modified,
                 robots_for=robots_for,
+                permitted_address=permitted,
             )
         )
 

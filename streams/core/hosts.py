@@ -62,6 +62,8 @@ class InFlight(msgspec.Struct, array_like=True, gc=False):
     url: str = ""  # kind ROBOTS only: rows hold the others
     hops: int = 0  # kind ROBOTS only
     answer: Answer | None = None  # once storing
+    policy_version: int = 0  # under which it was granted
+    delay_ms: int = 0  # of the host, as it held then
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -112,6 +114,7 @@ class HostState(msgspec.Struct, array_like=True, gc=False):
     last_error: str = ""
     paused_patterns: int = 0  # URL templates over their limit
     trap_refused: int = 0  # URLs of paused patterns that were refused
+    epoch: int = 0  # of the owner that wrote this
 
 
 encode_host = msgspec.msgpack.Encoder().encode
@@ -191,6 +194,17 @@ def open_ms(host: HostState, now_ms: int, policy: CrawlPolicy) -> int:
     return at
 
 
+def allow_for_skew(host: HostState, epoch: int) -> None:
+    """Read under another epoch than it was written: that owner's clock may have been behind ours by the largest skew.
+
+    Without it a Crawl-delay or a Retry-After would be cut short by as much at a takeover, or at a restart after the
+    machine's clock was set forward. Leases need none: their expiry has the skew in it.
+    """
+    if host.epoch != epoch:
+        host.next_allowed_ms += bounds.CLOCK_SKEW_MS_MAX
+        host.backoff_until_ms += bounds.CLOCK_SKEW_MS_MAX
+
+
 def within_reach(host: HostState, now_ms: int, policy: CrawlPolicy) -> bool:
     """Whether the host waits no longer than it could after an answer received now, under today's policy."""
     return (
@@ -212,7 +226,8 @@ def take_token(host: HostState, lease_id: bytes, lease: InFlight, now_ms: int, p
     assert open_ms(host, now_ms, policy) <= now_ms, (host.host_key, now_ms)
     assert lease_id not in host.in_flight
     host.in_flight[lease_id] = lease
-    host.next_allowed_ms = now_ms + delay_ms(host, policy)
+    lease.policy_version, lease.delay_ms = host.policy_version, delay_ms(host, policy)
+    host.next_allowed_ms = now_ms + lease.delay_ms
     day = now_ms // bounds.DAY_MS
     if host.budget_day != day:
         host.budget_day, host.budget_used = day, 0

@@ -16,6 +16,7 @@ import msgspec
 from schemas.records import (
     DiscoveredUrl,
     FetchResult,
+    HostPolicy,
     Kind,
     OwnerMessage,
     OwnerMessageKind,
@@ -28,9 +29,11 @@ from schemas.records import (
 from streams.core import hosts as host_rules
 from streams.core import policy as bounds
 from streams.core.admit import AT_ONCE_MS, Admission, Memo, requeue
+from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier, Hosts
 from streams.core.hosts import NEVER_MS, Hop, HostState, counted, decode_host, encode_host
+from streams.core.oversight import Oversight
 from streams.core.policy import CrawlPolicy
 from streams.core.robots_fetch import RobotsState, after_answer
 from streams.core.route import route
@@ -38,9 +41,10 @@ from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, encode_ro
 from streams.core.rules.robots import RobotsRules
 from streams.core.rules.scope import Scope
 from streams.core.rules.urls import host_id, host_key
+from streams.core.sharing import PERMIT_MESSAGES, sharing_of
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
 
-Event = Sequence[DiscoveredUrl] | FetchResult | StoredResult | ParsedPage | OwnerMessage
+Event = Sequence[DiscoveredUrl] | FetchResult | StoredResult | ParsedPage | OwnerMessage | HostPolicy
 """A sequence is a batch of discovered URLs, of any hosts."""
 
 _LEASE_ID = struct.Struct(">HQHI")
@@ -79,11 +83,21 @@ class Owner:
         self.epoch = epoch
         self._sequence = 0
         self.memo = Memo()
-        self.hosts = Hosts(reads)
+        self.hosts = Hosts(reads, epoch)
         self.admission = Admission(reads, policy, scope, self.memo)
+        self.oversight = Oversight(reads, policy, self.memo)
+        self.hosts.on_load = self.oversight.loaded
         self.frontier = Frontier(
-            reads, self.hosts, policy, epoch=epoch, new_lease_id=self._new_lease_id, allowed=_not_blocked
+            reads,
+            self.hosts,
+            policy,
+            epoch=epoch,
+            new_lease_id=self._new_lease_id,
+            allowed=self.oversight.blocked.allows,
         )
+        spent = reads.get(Family.OWNER, BUDGET_KEY)
+        self.frontier.budget = Budget(policy.budget, None if spent is None else decode_spent(spent))
+        self.sharing = self.frontier.sharing = sharing_of(reads, policy)
         self.completion = Completion(self.frontier, policy, jitter)
         self._jitter = jitter
         self._expiries: list[tuple[int, bytes]] = []  # (not after any expiry of the host's leases, host_id)
@@ -99,8 +113,10 @@ class Owner:
         now, and one with URLs is looked at as soon as today's policy allows.
         """
         turn = self._begin(now_ms)
+        self.oversight.configure(turn.now_ms)
         for host_id_, raw in self._reads.hosts():
             state = decode_host(raw)
+            self.oversight.adopted(host_id_, state)
             self._add_totals(counted(state), (0, 0, 0, 0, 0))
             self.totals.hosts += 1
             in_time = host_rules.within_reach(state, turn.now_ms, self.policy)
@@ -135,11 +151,14 @@ class Owner:
             self._handle(turn, event)
         self._expire(turn)
         self._settle_found(turn)
+        self.oversight.step(turn, self.hosts, self.frontier)
         for slot in turn.changed.values():
             self.frontier.reschedule(slot, turn.now_ms)
         turn.changed.clear()
         if leases_max > 0:
             self.frontier.grant(turn, leases_max)
+            if self.sharing is not None:
+                self.sharing.release_unused(turn, self.hosts.slot, self.frontier)
         self._end(turn)
         return turn
 
@@ -149,11 +168,14 @@ class Owner:
             slot.queue.committed()
             slot.dirty = False
         self.hosts.drop_resting()
+        if self.sharing is not None:
+            self.sharing.drop_resting()
 
     def next_ms(self) -> int:
         """When a turn without events may have something to do."""
         expiry = self._expiries[0][0] if self._expiries else NEVER_MS
-        return min(expiry, self.frontier.schedule.next_ms())
+        permits = NEVER_MS if self.sharing is None else self.sharing.next_ms()
+        return min(expiry, permits, self.oversight.next_ms(), self.frontier.schedule.next_ms())
 
     def next_pending_ms(self, due_by_ms: int, until_ms: int) -> int:
         """When the next URL may be granted that is new, to be retried, or was due by `due_by_ms`; scans idle hosts.
@@ -213,6 +235,8 @@ class Owner:
                 self._robots_result(turn, slot, event)
             else:
                 self.completion.fetched(turn, slot, event)
+            if self.sharing is not None:
+                self.sharing.learn(turn, slot, event)
         elif isinstance(event, StoredResult):
             self.completion.stored(turn, self.hosts.named(event.host_key), event)
         elif isinstance(event, ParsedPage):
@@ -223,6 +247,8 @@ class Owner:
                 self._admit_host(turn, host_key_, batch)
         elif isinstance(event, OwnerMessage):
             self._message(turn, event)
+        elif isinstance(event, HostPolicy):
+            self.oversight.change(turn, event, self.hosts)
         else:
             self._admit(turn, event)
 
@@ -235,6 +261,8 @@ class Owner:
 
     def _admit_host(self, turn: Turn, host_key_: str, batch: Sequence[DiscoveredUrl]) -> None:
         """URLs of one host; a host of which nothing is admitted is not made."""
+        if self.oversight.policies.standings and self.oversight.refuses(turn, host_key_, len(batch)):
+            return
         host_id_ = host_id(host_key_)
         slot = self.hosts.known(host_id_)
         if slot is None:
@@ -375,6 +403,10 @@ class Owner:
                 )
 
     def _message(self, turn: Turn, message: OwnerMessage) -> None:
+        if message.kind in PERMIT_MESSAGES:
+            if self.sharing is not None:
+                self.sharing.message(turn, message, self.hosts.named)
+            return
         slot = self.hosts.named(message.to_key)
         host = slot.state
         if message.kind is OwnerMessageKind.ROBOTS_HOP:
@@ -398,8 +430,15 @@ class Owner:
 
     def _end(self, turn: Turn) -> None:
         """Gather the writes: each row and each host once, however often it changed."""
+        if self.sharing is not None:
+            self.sharing.settle(turn, turn.touched.values())
         self._settle_found(turn)
         writes = turn.writes
+        self.oversight.record(turn)
+        if self.sharing is not None:
+            self.sharing.record(turn)
+        if self.frontier.budget.dirty:
+            writes.append((Family.OWNER, BUDGET_KEY, self.frontier.budget.record()))
         for key, row in turn.dirty_rows.items():
             writes.append((Family.URL, key, encode_row(row)))
         for slot in turn.changed.values():
@@ -429,10 +468,3 @@ class Owner:
     def _new_lease_id(self) -> bytes:
         self._sequence += 1
         return _LEASE_ID.pack(self._partition, self.epoch, self._sequence >> 32, self._sequence & 0xFFFFFFFF)
-
-
-def _not_blocked(host: HostState, url: str) -> bool:
-    override = host.override
-    if override is None:
-        return True
-    return not any(pattern in url for pattern in override.blocked_patterns)

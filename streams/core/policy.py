@@ -49,6 +49,19 @@ CLOCK_SKEW_MS_MAX = 2 * SECOND_MS  # between workers; a token comes back this lo
 LEASE_START_MS_MAX = 60 * SECOND_MS  # from grant to start_by
 STORE_DEADLINE_MS = 10 * MINUTE_MS  # a lease in *storing* is closed and its URL leased again after this
 
+# --- permits of groups --------------------------------------------------------------------------------------------
+PERMIT_USE_MS = 10 * SECOND_MS  # from a permit's grant to the grant of the lease that uses it
+PERMIT_ASK_MS = 30 * SECOND_MS  # an asker that hears nothing asks again
+PERMIT_QUEUE_MAX = 100_000  # askers that wait for one group; beyond, they ask again later
+ADDRESS_TTL_MS = HOUR_MS  # how long a host is taken to have the address that it was found at
+
+# --- an operator's words ------------------------------------------------------------------------------------------
+POLICIES_MAX = 100_000  # keys that have words of their own; all of them are in memory
+WALK_URLS_MAX = 512  # of a deleted host's queue dropped in one turn
+SWEEP_HOSTS_MAX = 1_000  # at rest, looked at in one turn after a word on many hosts
+CONTROL_MS = 200  # between two looks into the folder's inbox
+CONTROL_BYTES_MAX = 1024 * 1024  # of one request there
+
 # --- one answer (RFC 9110, 9112) ----------------------------------------------------------------------------------
 INTERIM_HEADS_MAX = 8  # 1xx heads before the final one
 CHUNK_LINE_BYTES_MAX = 4_096  # size and extensions of a chunk; RFC 9112 7.1.1 asks for a limit
@@ -143,6 +156,23 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     concurrency: int = 1  # leases that hold a token at once
     budget_per_day: int = 100_000  # grants a UTC day
     respect_robots: bool = True
+    # Hosts that share an IP address, or a registrable domain, are asked together like one host. None: no such limit;
+    # one of a pair alone brings the other: a delay one request at once, a concurrency no delay.
+    address_concurrency: int | None = None
+    address_delay_ms: int | None = None
+    domain_concurrency: int | None = None
+    domain_delay_ms: int | None = None
+
+
+class BudgetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Grants a UTC day over all hosts, by class; an owner's share of them. None: no limit."""
+
+    new_per_day: int | None = None
+    revisit_per_day: int | None = None
+    retry_per_day: int | None = None
+
+
+NO_BUDGET = BudgetPolicy()
 
 
 class TrapLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -157,6 +187,7 @@ class CrawlPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What holds for the whole crawl; the owner grants, admits and completes under it."""
 
     politeness: Politeness = Politeness()
+    budget: BudgetPolicy = NO_BUDGET
     revisit_ms_min: int = REVISIT_MS_MIN
     revisit_ms_max: int = REVISIT_MS_MAX
     revisit_share: float = 0.4  # of a host's grants, while it has both new and due known URLs

@@ -32,6 +32,9 @@ class Family(enum.IntEnum):
     TEMPLATES = 4  # host_id → TemplateCounts, encoded
     TASK = 5  # host_id ‖ url_id → ParseTask: bodies that wait to be parsed
     DEAD = 6  # host_id ‖ url_id → DeadLetter
+    POLICY = 7  # an operator's words and their history, see streams.core.host_policy
+    GROUP = 8  # hosts and the groups that they share limits in, see streams.core.sharing
+    OWNER = 9  # the owner's own small records: what it spent of the day's budget
 
 
 Write = tuple[Family, bytes, bytes | None]
@@ -50,6 +53,10 @@ class Reads(Protocol):
     def get(self, family: Family, key: bytes) -> bytes | None: ...
 
     def hosts(self) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def scan(self, family: Family, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """(key, value) of all keys with the prefix, in order."""
+        ...
 
     def tasks(self) -> Iterator[tuple[bytes, bytes]]: ...
 

@@ -42,5 +42,8 @@ class MemoryStore:
     def hosts(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(list(self.families[Family.HOST].items()))
 
+    def scan(self, family: Family, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        return iter([item for item in self.families[family].items() if item[0].startswith(prefix)])
+
     def tasks(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(list(self.families[Family.TASK].items()))
