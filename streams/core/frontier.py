@@ -53,9 +53,11 @@ HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the
 class Hosts:
     """The hosts in memory, loaded as they are needed and dropped when they rest and there are too many."""
 
-    def __init__(self, reads: Reads, epoch: int, hosts_max: int = bounds.ACTIVE_HOSTS_MAX) -> None:
+    def __init__(
+        self, reads: Reads, hosts_max: int = bounds.ACTIVE_HOSTS_MAX, *, epoch: int = 0, clock_skew_ms: int = 0
+    ) -> None:
         self._reads = reads
-        self._epoch = epoch
+        self._epoch, self._clock_skew_ms = epoch, clock_skew_ms
         self._hosts_max = hosts_max
         self._slots: dict[bytes, HostSlot] = {}
         self.on_load: Callable[[bytes, HostState], None] | None = None  # what is derived is made anew
@@ -79,7 +81,7 @@ class Hosts:
             slot = HostSlot(host_id_, HostState(host_key=host_key), new=True)
         else:
             slot = HostSlot(host_id_, decode_host(raw), new=False)
-            allow_for_skew(slot.state, self._epoch)
+            allow_for_skew(slot.state, self._epoch, self._clock_skew_ms)
             slot.counted = counted(slot.state)
             for lease in slot.state.in_flight.values():
                 if lease.kind is not Kind.ROBOTS:
@@ -224,7 +226,12 @@ class Frontier:
         """Grant up to so many leases, the best hosts first. Returns how many."""
         granted = 0
         looked_at = 0
-        while granted < leases_max and looked_at < leases_max + bounds.GROUP_EVENTS_MAX:
+        denied_max = turn.counts.denied + bounds.DENIED_PER_TURN_MAX
+        while (
+            granted < leases_max
+            and looked_at < leases_max + bounds.GROUP_EVENTS_MAX
+            and turn.counts.denied < denied_max
+        ):
             host_id_ = self.schedule.pop(turn.now_ms)
             if host_id_ is None:
                 break

@@ -194,15 +194,15 @@ def open_ms(host: HostState, now_ms: int, policy: CrawlPolicy) -> int:
     return at
 
 
-def allow_for_skew(host: HostState, epoch: int) -> None:
-    """Read under another epoch than it was written: that owner's clock may have been behind ours by the largest skew.
+def allow_for_skew(host: HostState, epoch: int, clock_skew_ms: int) -> None:
+    """Read under another epoch than it was written: that owner's clock may have been behind ours by so much.
 
-    Without it a Crawl-delay or a Retry-After would be cut short by as much at a takeover, or at a restart after the
+    Without it a Crawl-delay or a Retry-After would be cut short by the skew at a takeover, or at a restart after the
     machine's clock was set forward. Leases need none: their expiry has the skew in it.
     """
     if host.epoch != epoch:
-        host.next_allowed_ms += bounds.CLOCK_SKEW_MS_MAX
-        host.backoff_until_ms += bounds.CLOCK_SKEW_MS_MAX
+        host.next_allowed_ms += clock_skew_ms
+        host.backoff_until_ms += clock_skew_ms
 
 
 def within_reach(host: HostState, now_ms: int, policy: CrawlPolicy) -> bool:

@@ -73,8 +73,12 @@ class Owner:
         epoch: int,
         jitter: Callable[[], float],
         partition: int = 0,
+        clock_skew_ms: int = bounds.CLOCK_SKEW_MS_MAX,
     ) -> None:
-        """`epoch` rises with every start; `jitter` gives numbers in [0, 1)."""
+        """`epoch` rises with every start; `jitter` gives numbers in [0, 1).
+
+        `clock_skew_ms`: how far the clocks of the owners before may have been behind this one's.
+        """
         self.policy = policy
         self.totals = Totals()
         self.now_ms = 0
@@ -83,7 +87,7 @@ class Owner:
         self.epoch = epoch
         self._sequence = 0
         self.memo = Memo()
-        self.hosts = Hosts(reads, epoch)
+        self.hosts = Hosts(reads, epoch=epoch, clock_skew_ms=clock_skew_ms)
         self.admission = Admission(reads, policy, scope, self.memo)
         self.oversight = Oversight(reads, policy, self.memo)
         self.hosts.on_load = self.oversight.loaded
@@ -332,11 +336,11 @@ class Owner:
         host_rules.return_token(host, result.lease_id, turn.now_ms, self.policy)
         turn.touch(slot)
         self.completion.log(turn, slot, result, lease)
-        bump(turn.counts.completed, "robots")
         answer = result.robots
-        if answer is None:  # nothing was asked: the lease expired before it could be started
+        if answer is None:  # nothing was asked: the lease expired before it could be started, or finds the address
             self._robots_lost(turn, slot, lease.robots_for)
             return
+        bump(turn.counts.completed, "robots")
         if answer.decision is not RobotsDecision.DISALLOW_ALL:
             host_rules.went_well(host, result)
         elif result.status in (429, 503):
@@ -445,6 +449,7 @@ class Owner:
             self.frontier.reschedule(slot, turn.now_ms)
         for host_id_, slot in turn.touched.items():
             state = slot.state
+            state.epoch = self.epoch
             self._count(slot)
             writes.append((Family.HOST, host_id_, encode_host(state)))
             self._watch(slot)

@@ -57,7 +57,7 @@ class World:
 
     def _open(self, *, close_leases: bool = True) -> Owner:
         self.epoch += 1
-        owner = Owner(self.store, self.policy, self.scope, epoch=self.epoch, jitter=self.jitter)
+        owner = Owner(self.store, self.policy, self.scope, epoch=self.epoch, jitter=self.jitter, clock_skew_ms=0)
         turn = owner.adopt(self.now_ms, close_leases=close_leases)
         self.store.commit(turn.writes)
         owner.committed(turn)

@@ -9,11 +9,12 @@ import msgspec
 from schemas.records import FetchLease, Outcome, Source
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
+from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy, Politeness
 from streams.core.rows import Status
 from streams.core.rules.urls import host_id, url_id
 from streams.core.turn import Family
-from tests.support.core_world import World, answer, complete, fast, found, stored
+from tests.support.core_world import ANY, World, answer, complete, fast, found, stored
 
 OPEN = CrawlPolicy(politeness=Politeness(delay_ms=0, concurrency=8, respect_robots=False))
 ONE = CrawlPolicy(politeness=Politeness(respect_robots=False))
@@ -311,3 +312,19 @@ def test_an_owner_of_nothing_has_nothing_to_do() -> None:
     world = World(OPEN)
     assert (world.owner.next_ms(), world.owner.next_pending_ms(1, 2)) == (NEVER_MS, NEVER_MS)
     assert not world.turn().leases
+
+
+def test_a_takeover_allows_for_a_clock_that_was_behind() -> None:
+    """Protects a delay over a takeover: the instants were set by a clock that may be behind ours by the largest skew."""
+    world = World()
+    world.seed("http://a.test/1", "http://a.test/2")
+    world.pass_robots()
+    complete(world, world.turn(leases_max=1).leases)
+    for _ in range(2):  # also when the second owner did nothing with the host
+        world.epoch += 1
+        world.owner = Owner(world.store, world.policy, ANY, epoch=world.epoch, jitter=lambda: 0.5)
+        world.owner.adopt(world.now_ms, close_leases=False)
+    world.now_ms += world.policy.politeness.delay_ms + bounds.CLOCK_SKEW_MS_MAX - 1
+    assert not world.turn().leases
+    world.now_ms += 1
+    assert len(world.turn().leases) == 1
