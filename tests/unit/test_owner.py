@@ -315,7 +315,7 @@ def test_an_owner_of_nothing_has_nothing_to_do() -> None:
 
 
 def test_a_takeover_allows_for_a_clock_that_was_behind() -> None:
-    """Protects a delay over a takeover: the instants were set by a clock that may be behind ours by the largest skew."""
+    """Protects a delay over a takeover: its end was set by a clock that may be behind ours by the largest skew."""
     world = World()
     world.seed("http://a.test/1", "http://a.test/2")
     world.pass_robots()
