@@ -31,31 +31,27 @@ class BackQueue:
         self._windows: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
         start = _TO_THE_END if empty else b""
         self._scanned_to = [start, start, start]
-        self._fresh: list[bytes] = []  # put in this turn, past what was scanned: not yet durable, so not seen by a scan
+        # By class, put in this turn past what was scanned: not yet durable, so not seen by a scan.
+        self._fresh: tuple[set[bytes], set[bytes], set[bytes]] = (set(), set(), set())
         self._gone: set[bytes] = set()  # removed in this turn: still durable, so seen by a scan
 
     def push(self, tail: bytes) -> None:
         queue = tail[0]
         self._gone.discard(tail)
         if tail > self._scanned_to[queue]:
-            self._fresh.append(tail)
+            self._fresh[queue].add(tail)
             return
         window = self._windows[queue]
         insort(window, tail)
-        if len(window) > 2 * WINDOW_URLS_MAX:
-            # What falls out was durable before this turn or is fresh: a later scan must find it either way.
-            cut = window[WINDOW_URLS_MAX:]
-            del window[WINDOW_URLS_MAX:]
-            self._scanned_to[queue] = window[-1]
-            self._fresh.extend(cut)
+        self._cut(queue)
 
     def remove(self, tail: bytes) -> None:
         window = self._windows[tail[0]]
         at = bisect_left(window, tail)
         if at < len(window) and window[at] == tail:
             del window[at]
-        elif tail in self._fresh:
-            self._fresh.remove(tail)
+        else:
+            self._fresh[tail[0]].discard(tail)
         self._gone.add(tail)
 
     def head(self, queue: int, scan: Scan, host_id: bytes, in_flight: Collection[bytes]) -> bytes | None:
@@ -74,22 +70,26 @@ class BackQueue:
 
     def committed(self) -> None:
         """The turn's changes are durable: scans see them from now on."""
-        self._fresh.clear()
+        for fresh in self._fresh:
+            fresh.clear()
         self._gone.clear()
 
     def _refill(self, queue: int, found: list[bytes], in_flight: Collection[bytes]) -> None:
         complete = len(found) < WINDOW_URLS_MAX
         end = _TO_THE_END if complete else found[-1]
-        known = set(found)
-        merged = [tail for tail in found if tail not in self._gone and tail[PLACE_BYTES:] not in in_flight]
-        later: list[bytes] = []
-        for tail in self._fresh:
-            if tail[0] == queue and tail <= end:
-                if tail not in known:
-                    merged.append(tail)
-            else:
-                later.append(tail)
-        self._fresh[:] = later
-        merged.sort()
-        self._windows[queue][:] = merged
+        fresh = self._fresh[queue]
+        come_up = {tail for tail in fresh if tail <= end}
+        fresh -= come_up
+        come_up.update(tail for tail in found if tail not in self._gone and tail[PLACE_BYTES:] not in in_flight)
+        self._windows[queue][:] = sorted(come_up)
         self._scanned_to[queue] = end
+        self._cut(queue)
+
+    def _cut(self, queue: int) -> None:
+        """Keep the window small, however much one turn brings."""
+        window = self._windows[queue]
+        if len(window) > 2 * WINDOW_URLS_MAX:
+            # What falls out was durable before this turn or is fresh: a later scan must find it either way.
+            self._fresh[queue].update(window[WINDOW_URLS_MAX:])
+            del window[WINDOW_URLS_MAX:]
+            self._scanned_to[queue] = window[-1]

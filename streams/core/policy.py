@@ -85,6 +85,7 @@ DNS_ROUNDS_MAX = 2  # through all servers
 # --- back queues --------------------------------------------------------------------------------------------------
 WINDOW_URLS_MAX = 64  # of a host's back queue in memory
 DENIED_PER_STEP_MAX = 64  # robots-denied URLs settled in one grant step; the host is looked at again at once
+DENIED_PER_TURN_MAX = 4_096  # of all hosts: about 0.1 s; the others are looked at in the next turn
 MEMO_URLS_MAX = 4_096  # of a host's links seen lately
 ACTIVE_HOSTS_MAX = 100_000  # host states in memory
 

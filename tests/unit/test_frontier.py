@@ -213,6 +213,24 @@ def test_denied_urls_are_settled_without_a_request_and_hold_nobody_up() -> None:
     assert (host.queued[QueueClass.NEW], host.fetches) == (2, 3)
 
 
+def test_denying_is_bounded_by_the_turn_and_lets_others_in() -> None:
+    """Protects the turn from a host that forbids all of its many URLs, and the hosts beside it from waiting for it."""
+    world = World(fast())
+    world.seed("http://a.test/no")
+    world.pass_robots(RULES)
+    world.turn([found(f"http://a.test/no/{n}", Source.LINK) for n in range(20_000)], leases_max=0)
+    turn = world.turn()
+    assert bounds.DENIED_PER_TURN_MAX <= turn.counts.denied < bounds.DENIED_PER_TURN_MAX + bounds.DENIED_PER_STEP_MAX
+    assert world.owner.next_ms() <= world.now_ms  # the rest is for the next turn, at once
+    world.now_ms += 1
+    world.seed("http://b.test/")
+    world.now_ms += 1
+    assert urls(world.turn()) == ["http://b.test/robots.txt"]
+    for _ in range(5):
+        world.turn()
+    assert world.host("http://a.test").statuses[Status.DENIED] == 20_001
+
+
 def test_a_denied_url_is_fetched_when_the_rules_have_changed() -> None:
     """Protects a site that opens: at the first look after a day robots.txt is asked, then the page."""
     world = World(fast())
