@@ -140,17 +140,19 @@ class _Where(NamedTuple):
 class Origin:
     """Scheme, host and port in the form in which aiohttp's connector takes a request."""
 
-    __slots__ = ("connection_key", "port", "ssl", "url")
+    __slots__ = ("connection_key", "port", "server_hostname", "ssl", "url")
 
     proxy = None
     proxy_headers = None
-    server_hostname = None
 
-    def __init__(self, scheme: str, host: str, port: int) -> None:
-        self.url = _Where(host)
+    def __init__(self, scheme: str, host: str, port: int, address: str | None = None) -> None:
+        """`address`: the only one to connect to; such a connection is lent to nobody who may ask another."""
+        self.url = _Where(host if address is None else address)
+        self.server_hostname = None if address is None else host
         self.port = port
         self.ssl = True
-        self.connection_key = ConnectionKey(host, port, scheme == "https", True, None, None, None)
+        pooled = host if address is None else f"{host} {address}"
+        self.connection_key = ConnectionKey(pooled, port, scheme == "https", True, None, None, None)
 
     def is_ssl(self) -> bool:
         """Asked by the connector."""

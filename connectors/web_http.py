@@ -1,8 +1,9 @@
 """The web, over HTTP/1.1: one lease, one request, one answer.
 
-The life of a lease here: wait for `not_before_ms`; drop it past `start_by_ms`; lend a connection (open to this host,
-or a new one whose address is checked at look-up and at connect); look at `start_by_ms` again; write the request,
-once; read the answer under limits; say what came of it. No redirect is followed, no cookie kept, nothing asked twice.
+The life of a lease here: wait for `not_before_ms`; drop it past `start_by_ms`; drop it when it permits one address and
+the host has another; lend a connection (open to this host, or a new one whose address is checked at look-up and at
+connect); look at `start_by_ms` again; write the request, once; read the answer under limits; say what came of it. No
+redirect is followed, no cookie kept, nothing asked twice.
 
 A host never has more connections than leases in hand, and never more open than it had leases at once.
 """
@@ -101,10 +102,15 @@ class HttpWeb:
         limits = self._limits
         duration_s = min(lease.duration_ms_max, limits.duration_ms_max) / 1000
         deadline_s = self._loop.time() + duration_s
+        connect_s = min(limits.connect_ms_max / 1000, duration_s)
         try:
-            lent, connection = await self._connector.lend(
-                Origin(plan.scheme, plan.host, plan.port), within_s=min(limits.connect_ms_max / 1000, duration_s)
-            )
+            if lease.permitted_address is not None:
+                async with asyncio.timeout(connect_s):
+                    there = await self._address_of(plan, lease.permitted_address)
+                if there != lease.permitted_address:
+                    return Fetched(fetch.address_changed(lease, there, now_ms=self._now_ms()))
+            origin = Origin(plan.scheme, plan.host, plan.port, lease.permitted_address)
+            lent, connection = await self._connector.lend(origin, within_s=connect_s)
         except TimeoutError:
             return self._without_answer(lease, plan, started_ms, "connect_timeout", "")
         except (aiohttp.ClientError, OSError) as error:
@@ -126,6 +132,14 @@ class HttpWeb:
             else:
                 lent.close()
         return self._result(lease, plan, answer, address, started_ms)
+
+    async def _address_of(self, plan: RequestPlan, permitted: str) -> str:
+        """The permitted address where the host has it, else the first that it has. Raises ResolveFailed."""
+        literal = literal_address(f"[{plan.host}]" if ":" in plan.host else plan.host)
+        if literal is not None:
+            return literal
+        found = [one["host"] for one in await self._resolver.resolve(plan.host, plan.port)]
+        return permitted if permitted in found else found[0]
 
     def _without_answer(
         self, lease: FetchLease, plan: RequestPlan, started_ms: int, code: str, address: str

@@ -52,6 +52,7 @@ RETRIED = frozenset(
         "tls_error",
     }
 )
+ADDRESS_CHANGED = "address_changed"  # with EXPIRED: nothing was asked, and `address` is where the host is
 REFUSED = frozenset({"private_address", "bad_scheme", "bad_url"})
 
 _STATUS_ERRORS = {
@@ -190,6 +191,12 @@ def expired(lease: FetchLease, *, now_ms: int) -> FetchResult:
     return msgspec.structs.replace(
         outcome(lease, Exchange(now_ms, now_ms, failure="expired"), conditional=False), outcome=Outcome.EXPIRED
     )
+
+
+def address_changed(lease: FetchLease, address: str, *, now_ms: int) -> FetchResult:
+    """The result of a lease whose host is at an address that it does not permit: nothing was asked."""
+    exchange = Exchange(now_ms, now_ms, failure=ADDRESS_CHANGED, address=address)
+    return msgspec.structs.replace(outcome(lease, exchange, conditional=False), outcome=Outcome.EXPIRED)
 
 
 def with_robots(result: FetchResult, answer: RobotsAnswer, target: str | None) -> FetchResult:
