@@ -45,6 +45,7 @@ from connectors.parser_frames import (
 )
 from connectors.ports import ParseOutput
 from schemas.records import ParseTask
+from streams.core.failures import CrawlError
 from streams.core.policy import ParseLimits
 
 PARSE_TIMEOUT = "parse_timeout"
@@ -60,8 +61,11 @@ WALL_S_EXTRA = 10.0
 DRAIN_BYTES = 256 * 1024
 
 
-class ParserUnavailable(RuntimeError):
+class ParserUnavailable(CrawlError):
     """No worker starts, or the pool is closed: the service is away, no record is to blame."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_FAILED)
 
 
 class ParserPool:

@@ -237,6 +237,7 @@ class ParsedPage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     head_links: tuple[HeadLink, ...] = ()  # document order
     feeds: tuple[str, ...] = ()  # document order
     resources: tuple[str, ...] = ()  # images, scripts, ...; only when asked for
+    soft_404: bool = False  # it says that it is not there, whatever its status: no document
 
 
 class HostPolicy(msgspec.Struct, frozen=True):

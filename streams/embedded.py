@@ -29,7 +29,7 @@ from connectors.ports import Fetched, ParseOutput, Parser, Web
 from connectors.segments_local import LocalSegments
 from schemas.records import BodyRef, DiscoveredUrl, FetchLease, FetchLogRow, ParsedPage, ParseTask
 from streams.core import policy as bounds
-from streams.core.failures import EXIT_FAILED, EXIT_INTERRUPTED
+from streams.core.failures import EXIT_FAILED, EXIT_INTERRUPTED, CrawlError
 from streams.core.hosts import NEVER_MS
 from streams.core.owner import Event, Owner
 from streams.core.progress import EndReason, Progress, State, Summary
@@ -149,7 +149,7 @@ class Engine:
                 await self._group()
             reason, detail = self._end
             exit_code = EXIT_INTERRUPTED if reason is EndReason.STOPPED else 0
-        except StoreFailed as error:
+        except CrawlError as error:  # a full disk, a lost folder, no parser that starts: people must act
             detail = str(error)
         finally:
             await self._shut_down(clean=exit_code != EXIT_FAILED)

@@ -145,7 +145,7 @@ class Completion:
         visit = row.visit
         visit.extractor_version, visit.parse_error = page.extractor_version, page.error
         visit.simhash, visit.title, visit.canonical = page.simhash, page.title, page.canonical
-        visit.index, visit.follow = page.index, page.follow
+        visit.index, visit.follow = page.index and not page.soft_404, page.follow
         visit.text = page.text
         visit.links = len(page.links) + len(page.entries)
         turn.put_row(key, row)

@@ -33,6 +33,7 @@ from streams.core.rules.links import (
 )
 from streams.core.rules.markup_guard import safe_length
 from streams.core.rules.mime_sniff import HTML, TEXT, XHTML, page_type
+from streams.core.rules.soft404 import is_soft_404
 from streams.core.rules.urls import Resolver, normalize
 from streams.core.rules.visible_text import visible_text
 
@@ -154,6 +155,7 @@ def _finish(page: ParsedPage, reading: _Reading, tree: LexborHTMLParser, error: 
         head_links=tuple(reading.head_links),
         feeds=tuple(dict.fromkeys(reading.feeds)),
         resources=tuple(reading.resources),
+        soft_404=is_soft_404(reading.title, text),
     )  # fmt: skip
     return ParsedBody(page, text)
 

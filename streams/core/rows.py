@@ -73,7 +73,7 @@ class Visit(msgspec.Struct, array_like=True, gc=False):
     simhash: int = 0
     title: str = ""
     canonical: str | None = None
-    index: bool = True
+    index: bool = True  # no robots directive and no soft 404 speaks against a document
     follow: bool = True
     text: BodyRef | None = None
     links: int = 0

@@ -330,7 +330,8 @@ def _store(case: Case, played: _Played, wanted: str) -> tuple[bool, object]:
 
 def _indexable(case: Case, played: _Played, wanted: bool) -> tuple[bool, object]:
     page = _page(case, played.fetched.response, played)
-    return (page is not None and page.index) is wanted, page is not None and page.index
+    got = page is not None and page.index and not page.soft_404
+    return got is wanted, got
 
 
 def _must_not_request(case: Case, played: _Played, wanted: list[str]) -> tuple[bool, object]:
