@@ -45,7 +45,7 @@ from connectors.parser_frames import (
 )
 from connectors.ports import ParseOutput
 from schemas.records import ParseTask
-from streams.core.failures import CrawlError
+from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.policy import ParseLimits
 
 PARSE_TIMEOUT = "parse_timeout"
