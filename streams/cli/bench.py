@@ -7,6 +7,7 @@ import cProfile
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cache-mb", type=positive, default=64, metavar="MB", help="seen: the store's cache (default: 64)")
     add("--pages", type=Path, metavar="DIR", help="seen: a folder of HTML pages whose links are asked for")
     add("--dir", type=Path, metavar="DIR", help="where to work, made and left there (default: a temporary one)")
-    add("--profile", type=Path, metavar="FILE", help="write a profile; the figures are slower for it")
+    add("--profile", type=Path, metavar="FILE", help="write a profile of CPU time; the figures are slower for it")
     add("--json", action="store_true", help="the figures as one JSON object")
 
 
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     if arguments.profile is not None and arguments.shards > 1:
         raise UsageError("--profile shows one process; leave out --shards")
     folder, temporary = _folder(arguments.dir)
-    profile = cProfile.Profile() if arguments.profile is not None else None
+    profile = cProfile.Profile(time.thread_time) if arguments.profile is not None else None
     load = os.getloadavg()[0]
     try:
         if profile is not None:
