@@ -142,6 +142,7 @@ class ParserPool:
                 self._start_failed(f"{error}")
                 continue
             self._workers.append(worker)
+            self._deal()  # its hello may have come before it was one of them: while the loop was held up
             try:
                 if self._closed.is_set():
                     worker.kill()

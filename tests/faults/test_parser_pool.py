@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -84,6 +86,30 @@ def test_a_worker_that_sleeps_is_killed_by_the_clock() -> None:
             return await asyncio.gather(*(outcome(pool.parse(task(body), body.encode())) for body in bodies))
 
     assert run(test) == ["echo 1", "parse_timeout", "echo 2"]
+
+
+def test_a_hello_from_before_the_loop_looked_is_heard(tmp_path: Path) -> None:
+    """The loop is held up from a worker's start until its hello lies there: the record that waits is parsed still."""
+    said = tmp_path / "said"
+    os.mkfifo(said)
+    heard = os.open(said, os.O_RDONLY | os.O_NONBLOCK)
+    command = (sys.executable, "-m", "tests.support.parser_bombs", msgspec.json.encode(LIMITS).decode(), str(said))
+
+    def hold_up() -> None:
+        assert select.select([heard], [], [], SECONDS_MAX)[0]
+
+    async def test() -> str:
+        pool = ParserPool(1, LIMITS, command=command)
+        loop = asyncio.get_running_loop()
+        try:
+            waiting = asyncio.ensure_future(outcome(pool.parse(task("echo"), b"echo 1")))
+            loop.call_soon(lambda: loop.call_soon(hold_up))  # behind the task that starts the worker
+            return await waiting
+        finally:
+            await pool.close()
+            os.close(heard)
+
+    assert run(test) == "echo 1"
 
 
 def test_a_worker_killed_from_outside_costs_the_record_it_was_at() -> None:
