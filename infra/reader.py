@@ -122,9 +122,10 @@ class Reader:
             url = normalize(text)
             if url is None:
                 raise UsageError(f"explain: needed a URL or a host, got {text!r}; try https://example.org/page")
-            if text.rstrip("/") != host_key(url) or self._row(url) is not None:
-                return self._explain_url(url, now_ms)
-            return self._explain_host([host_key(url)], text, now_ms)
+            key = host_key(url)
+            if text == key and self._row(url) is None and self._host(key) is not None:  # no path: the host is meant
+                return self._explain_host([key], text, now_ms)
+            return self._explain_url(url, now_ms)
         bare = normalize("http://" + text)
         if bare is None:
             raise UsageError(f"explain: needed a URL or a host, got {text!r}; try example.org")
@@ -153,18 +154,22 @@ class Reader:
         if row is None or host is None:
             found = DiscoveredUrl(url=url, host_key=host_key(url), source=Source.LINK, discovered_ms=now_ms, depth=1)
             reason = Admission(self._db, self._policy, self._scope, Memo(1)).refusal(found)
-            sentences = explain_unknown(url, reason)
-            return sentences + (explain_host(host, now_ms, self._policy) if host is not None else [])
-        raw = self._db.get(Family.RULES, host_id(host.host_key))
-        rules = None if raw is None else RobotsRules.decode(raw)
+            rules = None if host is None else self._rules(host)
+            return explain_unknown(url, reason, host, rules, now_ms) + self._host_words(host, now_ms)
         in_flight = any(lease.url_id == url_id(url) for lease in host.in_flight.values())
-        sentences = explain_url(row, in_flight, host, rules, now_ms, self._policy)
-        return sentences + [
-            ("host", text) if label == "now" else (label, text) for label, text in self._host_words(host, now_ms)
-        ]
+        sentences = explain_url(row, in_flight, host, self._rules(host), now_ms, self._policy)
+        return sentences + self._host_words(host, now_ms)
 
-    def _host_words(self, host: HostState, now_ms: int) -> list[Sentence]:
-        return explain_host(host, now_ms, self._policy)
+    def _host_words(self, host: HostState | None, now_ms: int) -> list[Sentence]:
+        """What there is to say of the host of a URL, below the URL's own sentences."""
+        if host is None:
+            return []
+        words = {"now": "host", "robots": "robots.txt"}
+        return [(words.get(label, label), text) for label, text in explain_host(host, now_ms, self._policy)]
+
+    def _rules(self, host: HostState) -> RobotsRules | None:
+        raw = self._db.get(Family.RULES, host_id(host.host_key))
+        return None if raw is None else RobotsRules.decode(raw)
 
     def _row(self, url: str) -> UrlRow | None:
         raw = self._db.get(Family.URL, host_id(host_key(url)) + url_id(url))

@@ -141,13 +141,15 @@ def load(
     config: Path | None = None,
     environ: Mapping[str, str] | None = None,
     flags: Iterable[Given] = (),
+    kept: Iterable[Given] = (),
 ) -> Settings:
     """The settings from all sources. Raises `SettingsError` for the first value that cannot stand.
 
+    `kept`: what a resumed crawl's folder keeps of its earlier runs (`infra.kept`); all else wins over it.
     `config`: a TOML file that must exist when named. `environ`: `os.environ` by default. `flags`: in order, a later one
     replaces an earlier one of the same setting. A flag's value may be text in any form that the file takes.
     """
-    given: list[Given] = []
+    given: list[Given] = [*kept]
     if config is not None:
         given += from_file(config)
     given += from_environment(os.environ if environ is None else environ)

@@ -12,13 +12,16 @@ from typing import Literal
 import msgspec
 
 from connectors import fetchlog
+from connectors.control_folder import ControlFolder
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import Files, StoreFailed
 from connectors.parser_pool import ParserPool
 from connectors.segments_local import LocalSegments
+from infra.control import change_host_policies
 from infra.folder import DATABASE, PLACES, Folder, read_manifest
+from infra.kept import keep, kept
 from infra.reader import Reader
-from infra.settings import Settings, product_token, user_agent_header
+from infra.settings import Settings, build, product_token, user_agent_header
 from infra.web import open_web, version
 from schemas.records import DiscoveredUrl, FetchLogRow
 from streams.core.failures import CrawlError
@@ -28,7 +31,7 @@ from streams.core.rules.scope import Scope, ScopeMode
 from streams.core.turn import Family
 from streams.embedded import Engine, Limits
 
-__all__ = ["open_engine", "open_reader", "policy_of", "requeue_dead_letters"]
+__all__ = ["change_host_policies", "open_engine", "open_reader", "policy_of", "requeue_dead_letters"]
 
 _decode_seeds = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 _decode_position = msgspec.msgpack.Decoder(tuple[tuple[str, int], ...]).decode
@@ -76,6 +79,7 @@ def _assemble(
     seed: int | None,
 ) -> Engine:
     root, crawl = folder.root, settings.crawl
+    keep(root, settings)
     db = CrawlDb(root / DATABASE)
     epoch = int.from_bytes(db.meta("epoch") or b"\0", "big") + 1
     kept = _decode_seeds(db.meta("seeds") or _encode(()))
@@ -122,6 +126,7 @@ def _assemble(
         publish=folder.publish,
         on_new_seeds=widen,
         close=folder.close,
+        control=ControlFolder(root, files),
         refresh=refresh,
         out=str(root),
         places=PLACES,
@@ -160,10 +165,13 @@ def policy_of(settings: Settings) -> CrawlPolicy:
 
 
 def open_reader(out: Path, settings: Settings | None = None) -> Reader:
-    """The folder read only, also while a crawl runs in it. Raises CrawlError."""
+    """The folder read only, also while a crawl runs in it. Raises CrawlError.
+
+    `settings`: to judge by; else those that the crawl keeps.
+    """
     if not out.is_dir() or read_manifest(out) is None:
         raise CrawlError(f"{out}: needed a crawl's folder, but there is no crawl in it; headrace crawl makes one")
-    settings = settings or Settings()
+    settings = settings or build(kept(out))
     try:
         return Reader(out, policy_of(settings), lambda seeds: scope_of(settings, seeds))
     except StoreFailed as error:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from infra.kept import kept, kept_settings
 from infra.settings import Crawl, Given, Scope, Settings, SettingsError, contact_of, load
 from schemas.records import DiscoveredUrl
 from streams.cli.arguments import positive
@@ -26,7 +27,7 @@ EXAMPLES = """
   headrace crawl example.org/docs/ --scope prefix --pages 500 --delay 2s
   headrace crawl seeds.txt https://example.net/sitemap.xml --out news --scope domain --depth 5
   sort -u more.txt | headrace crawl - --out news      add seeds to a crawl, and go on with it
-  headrace crawl --out news                           go on where it ended
+  headrace crawl --out news                           go on where it ended, by the same settings
   headrace crawl --out news --refresh                 ask for every known page again, if it changed
   headrace crawl http://127.0.0.1:8000 --allow-address 127.0.0.0/8 --delay 0
 
@@ -93,9 +94,11 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     settings = settings_of(arguments, shell)
     seeds = read_seeds(arguments.seeds, arguments.sitemap, stdin=lambda: shell.stdin, now_ms=shell.now_ms())
     out = _out(arguments.out, settings, seeds)
+    resumes = out.is_dir() and any(out.iterdir())
+    if resumes:
+        settings = settings_of(arguments, shell, out)
     _check_patterns(settings)
     _check_addresses(settings, seeds)
-    resumes = out.is_dir() and any(out.iterdir())
     if not seeds and not resumes:
         raise UsageError(f"no seeds, and no crawl in {out}; name a URL or a file of URLs: headrace crawl https://...")
     if not contact_of(settings.crawl) and not _only_loopback(settings, seeds):
@@ -107,7 +110,7 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     if resumes:
         reader = shell.backend.open_reader(out)
         try:
-            shell.say(resuming(reader.counts()))
+            shell.say(resuming(reader.counts(), [f"{name} {value}" for name, value in kept_settings(settings)]))
         finally:
             reader.close()
     view = view_of(shell, out, as_json=arguments.json, quiet=arguments.quiet)
@@ -116,15 +119,20 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     return summary.exit_code
 
 
-def settings_of(arguments: argparse.Namespace, shell: Shell) -> Settings:
-    """Defaults, file, environment, flags. Raises `UsageError` for what is no setting."""
+def settings_of(arguments: argparse.Namespace, shell: Shell, resumed: Path | None = None) -> Settings:
+    """Defaults, what a resumed crawl keeps, file, environment, flags. Raises `UsageError` for what is no setting."""
     given = [
         Given(name, tuple(value) if isinstance(value, list) else value, f"--{flag.replace('_', '-')}")
         for flag, name in _FLAGS.items()
         if (value := getattr(arguments, flag, None)) is not None
     ]
     try:
-        return load(config=getattr(arguments, "config", None), environ=shell.environ, flags=given)
+        return load(
+            config=getattr(arguments, "config", None),
+            environ=shell.environ,
+            flags=given,
+            kept=() if resumed is None else kept(resumed),
+        )
     except SettingsError as error:
         raise UsageError(str(error)) from error
 

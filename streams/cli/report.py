@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from streams.cli.words import count, instant, printable, rate, size, span
 from streams.core.progress import Counts, EndReason, Progress, Summary
@@ -23,9 +23,10 @@ _NAMES = (
 )
 
 
-def resuming(counts: Counts) -> str:
-    """`resuming: 812 pages done, 3,201 queued`"""
-    return f"resuming: {count(counts.pages, 'page')} done, {counts.urls_queued:,} queued"
+def resuming(counts: Counts, settings: Sequence[str] = ()) -> str:
+    """`resuming: 812 pages done, 3,201 queued; with crawl.scope "domain"`: the settings that are not the defaults."""
+    words = printable("; with " + ", ".join(settings)) if settings else ""
+    return f"resuming: {count(counts.pages, 'page')} done, {counts.urls_queued:,} queued{words}"
 
 
 def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:

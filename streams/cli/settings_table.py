@@ -18,7 +18,7 @@ EXAMPLES = """
   headrace settings --toml > headrace.toml            then: headrace crawl --config headrace.toml ...
   HEADRACE_POLITENESS__DELAY=2s headrace crawl ...    the environment sets the same
 
-Later wins: the file, then the environment, then the options of the command line.
+Later wins: what a resumed crawl keeps in DIR/settings.toml, then the file, then the environment, then the options.
 """
 
 

@@ -22,10 +22,13 @@ _STATUS_WORDS = {
     Status.DENIED: "robots.txt forbids it",
     Status.REFUSED: "our own policy refuses it",
 }
-_QUEUE_WORDS = {
-    QueueClass.NEW: "among the new URLs",
-    QueueClass.RETRY: "among the URLs to be tried again",
-    QueueClass.REVISIT: "among the known URLs that are visited again",
+_DUE_WORDS = {  # what is done with it when it is due
+    QueueClass.NEW: "queued for its first visit",
+    QueueClass.RETRY: "tried again",
+    QueueClass.REVISIT: "looked at again",
+}
+_ERROR_WORDS = {  # errors that a setting could have kept away
+    "private_address": "private_address: not public, and not asked unless allowed (crawl --allow-address CIDR)",
 }
 
 
@@ -68,20 +71,22 @@ def explain_host(host: HostState, now_ms: int, policy: CrawlPolicy) -> list[Sent
     )
     sentences = [
         ("now", f"{host.host_key}: {reason}{_until(until_ms, now_ms)}"),
-        ("queue", f"{new} new, {retry} to be tried again, {revisit} known and waiting for their next visit"),
+        ("queue", f"{new:,} new, {retry:,} to be tried again, {revisit:,} known and waiting for their next visit"),
         (
             "delay",
-            f"{delay} ms between an answer and the next request ({why}), {host_rules.concurrency(host, policy)} at once",
+            f"{delay:,} ms between an answer and the next request ({why}),"
+            f" {host_rules.concurrency(host, policy)} at once",
         ),
-        ("budget", f"{host_rules.budget_left(host, now_ms, policy)} requests left today (UTC)"),
+        ("budget", f"{host_rules.budget_left(host, now_ms, policy):,} requests left today (UTC)"),
         ("robots", _robots(host, now_ms)),
         (
             "history",
-            f"{host.fetches} requests, {host.pages} pages, {host.mean_ms:.0f} ms a request, {host.known} URLs known",
+            f"{_count(host.fetches, 'request')}, {_count(host.pages, 'page')}, {host.mean_ms:.0f} ms a request,"
+            f" {_count(host.known, 'URL')} known",
         ),
     ]
     if host.trouble:
-        sentences.append(("trouble", f"{host.trouble} failures in a row, the last: {host.last_error}"))
+        sentences.append(("trouble", f"{_count(host.trouble, 'failure')} in a row, the last: {host.last_error}"))
     if host.allotment < host_rules.ALLOTMENT_FULL:
         share = host.allotment * 100 // host_rules.ALLOTMENT_FULL
         sentences.append(("pace", f"{share} % of its whole pace; it grows back with each good answer"))
@@ -89,7 +94,8 @@ def explain_host(host: HostState, now_ms: int, policy: CrawlPolicy) -> list[Sent
         sentences.append(
             (
                 "traps",
-                f"{host.paused_patterns} URL patterns are paused, {host.trap_refused} of their URLs were not taken",
+                f"paused: {_count(host.paused_patterns, 'URL pattern')};"
+                f" not taken: {_count(host.trap_refused, 'URL')} of such patterns",
             )
         )
     return sentences
@@ -107,30 +113,47 @@ def explain_url(
     else:
         queue, due_ms = QueueClass(row.place[0]), due_ms_of(row.place)
         state = _STATUS_WORDS[row.status]
-        when = "due now" if due_ms <= now_ms else f"due{_until(due_ms, now_ms).replace(' until', '')}"
-        sentences.append(("now", f"{row.url}: {state}; {_QUEUE_WORDS[queue]}, {when}"))
-    robots = host.robots
-    if rules is not None and robots is not None and usable(robots, now_ms) == "rules":
-        allowed = "allowed" if rules.allows(row.url) else "forbidden"
-        sentences.append(("robots", f"{allowed} by {rules.deciding_rule(row.url) or 'no rule at all'}"))
-    sentences.append(
-        ("found", f"as a {row.source.value}, {row.depth} links from a seed, {row.redirect_hops} redirects on the way")
-    )
+        if due_ms > now_ms:
+            when = f"{_DUE_WORDS[queue]} in {_span(due_ms - now_ms)}"
+        else:
+            when = _DUE_WORDS[queue] if queue is QueueClass.NEW else f"due to be {_DUE_WORDS[queue]}"
+        sentences.append(("now", f"{row.url}: {state}; {when}"))
+    sentences += _robots_rule(row.url, host, rules, now_ms)
+    hops = f", {_count(row.redirect_hops, 'redirect')} on the way" if row.redirect_hops else ""
+    away = f", {_count(row.depth, 'link')} from a seed" if row.depth else ""
+    sentences.append(("found", f"as a {row.source.value}{away}{hops}"))
     if row.failures:
         sentences.append(("failures", f"{row.failures} in a row; the next try is number {row.attempt + 1}"))
     visit = row.visit
     if visit is not None:
-        what = visit.error or visit.redirect_target or f"{visit.body_bytes} bytes of {visit.content_type or 'no type'}"
-        sentences.append(("last visit", f"{_ago(visit.fetched_ms, now_ms)}: status {visit.status}, {what}"))
-        sentences.append(("visits", f"{visit.visits} in all, {visit.changes} times changed"))
+        what = (
+            _ERROR_WORDS.get(visit.error or "", visit.error)
+            or visit.redirect_target
+            or f"{visit.body_bytes:,} bytes of {visit.content_type or 'no type'}"
+        )
+        status = f"status {visit.status}" if visit.status else "no answer"
+        sentences.append(("last visit", f"{_ago(visit.fetched_ms, now_ms)}: {status}, {what}"))
+        sentences.append(("visits", f"{visit.visits:,} in all, {visit.changes:,} of them found it changed"))
     return sentences
 
 
-def explain_unknown(url: str, reason: str | None) -> list[Sentence]:
-    """For a URL that the crawl does not know: would it be admitted?"""
-    if reason is None:
-        return [("now", f"{url}: nobody has named it so far; it would be admitted")]
-    return [("now", f"{url}: it would not be admitted: {reason}")]
+def explain_unknown(
+    url: str, reason: str | None, host: HostState | None, rules: RobotsRules | None, now_ms: int
+) -> list[Sentence]:
+    """For a URL that the crawl does not know: would it be admitted, and might it be asked for? The host's follow."""
+    if reason is not None:
+        return [("now", f"{url}: it would not be admitted: {reason}")]
+    sentences = [("now", f"{url}: nobody has named it so far; it would be admitted")]
+    return sentences if host is None else sentences + _robots_rule(url, host, rules, now_ms)
+
+
+def _robots_rule(url: str, host: HostState, rules: RobotsRules | None, now_ms: int) -> list[Sentence]:
+    """What the host's own rules say of this URL, when they are known and in force."""
+    robots = host.robots
+    if rules is None or robots is None or usable(robots, now_ms) != "rules":
+        return []
+    allowed = "allowed" if rules.allows(url) else "forbidden"
+    return [("robots", f"{allowed} by {rules.deciding_rule(url) or 'no rule at all'}")]
 
 
 def _robots(host: HostState, now_ms: int) -> str:
@@ -144,6 +167,10 @@ def _robots(host: HostState, now_ms: int) -> str:
         "ask": "its copy is too old; it is asked first",
     }[usable(robots, now_ms)]
     return f"{word}; last good copy {_ago(robots.fetched_ms, now_ms)}" if robots.copy is not None else word
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _until(until_ms: int | None, now_ms: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.kept import keep
 from infra.settings import Scope
 from schemas.records import Kind, Source
 from streams.cli import main
@@ -182,6 +183,25 @@ def test_a_crawl_resumes() -> None:
     assert "resuming: 812 pages done, 3,201 queued\n" in shell.said
     assert shell.fake.reader.closed == 1
     assert shell.fake.opened[0][1] == []
+
+
+def test_a_resumed_crawl_goes_by_its_own_settings() -> None:
+    """Protects `crawl --out DIR` alone: delay, networks and scope hold on, what is said anew wins, limits end."""
+    Path("o").mkdir()
+    first = ["--allow-address", "127.0.0.0/8", "--delay", "0", "--scope", "domain", "--pages", "9", "--time", "1h"]
+    _, shell = crawl("http://127.0.0.1/", "--out", "new", *first)
+    keep(Path("o"), shell.fake.opened[0][0])
+    code, shell = crawl("--out", "o", "--delay", "2s")
+    assert code == 0
+    settings = shell.fake.opened[0][0]
+    assert settings.crawl.allow_addresses == ("127.0.0.0/8",)
+    assert (settings.crawl.scope, settings.politeness.delay_ms) == (Scope.DOMAIN, 2_000)
+    assert (settings.crawl.pages_max, settings.crawl.time_max_s) == (None, None)
+    assert 'crawl.scope "domain"' in shell.said
+    Path("o/settings.toml").write_text("[crawl]\nscoop = 1\n")
+    code, shell = crawl("--out", "o")
+    assert code == 2
+    assert "o/settings.toml [crawl] scoop" in shell.said
 
 
 def test_lines_without_a_terminal() -> None:

@@ -63,14 +63,14 @@ def test_a_host_is_told_with_what_it_rests_on() -> None:
         trap_refused=44,
     )
     told = dict(explain_host(state, NOW_MS, POLICY))
-    assert "14000 ms" in told["delay"]
+    assert "14,000 ms" in told["delay"]
     assert "Crawl-delay 7000 ms" in told["delay"]
     assert "1 new" in told["queue"]
     assert "10 requests left" in told["budget"]
     assert "obeyed" in told["robots"]
     assert "503" in told["trouble"]
     assert "50 %" in told["pace"]
-    assert "44" in told["traps"]
+    assert told["traps"] == "paused: 1 URL pattern; not taken: 44 URLs of such patterns"
 
 
 def test_a_url_is_told_in_every_state() -> None:
@@ -90,16 +90,43 @@ def test_a_url_is_told_in_every_state() -> None:
         return dict(explain_url(row, in_flight, state, parsed, world.now_ms, policy))
 
     world.seed(url)
-    assert "among the new URLs, due now" in told()["now"]
+    assert told()["now"].endswith("it has not been fetched yet; queued for its first visit")
     (lease,) = world.turn().leases
     assert "a lease is out" in told(in_flight=True)["now"]
     world.turn(answer(lease, world.now_ms, Outcome.RETRY, 500, error="http_500"), leases_max=0)
-    assert "tried again" in told()["now"]
+    assert "; tried again in 30.0 s" in told()["now"]
+    assert told()["found"] == "as a seed"
     assert "1 in a row" in told()["failures"]
     world.now_ms += 31_000
     complete(world, world.turn().leases)
-    assert "its page is stored" in told()["now"]
+    assert "its page is stored; looked at again in " in told()["now"]
     assert "status 200" in told()["last visit"]
     assert "Disallow" in told(rules=b"User-agent: *\nDisallow: /x\n")["robots"]
-    assert "would be admitted" in explain_unknown(url, None)[0][1]
-    assert "out_of_scope" in explain_unknown(url, "out_of_scope")[0][1]
+
+
+def test_an_unknown_url_is_told_what_would_become_of_it() -> None:
+    """Protects people from waiting for a URL that would be admitted, and then never asked for by robots.txt."""
+    url = "http://a.test/x"
+    rules = robots.parse(b"User-agent: *\nDisallow: /x\n", "Headrace", base_url="http://a.test/robots.txt")
+    state = host(
+        robots=RobotsState(copy=RobotsDecision.PARSE_RULES, fetched_ms=NOW_MS, expires_ms=NOW_MS + bounds.DAY_MS)
+    )
+    assert "would be admitted" in explain_unknown(url, None, None, None, NOW_MS)[0][1]
+    assert "out_of_scope" in explain_unknown(url, "out_of_scope", state, rules, NOW_MS)[0][1]
+    told = dict(explain_unknown(url, None, state, rules, NOW_MS))
+    assert told["robots"] == "forbidden by Disallow: /x (line 2)"
+    assert "robots" not in dict(explain_unknown(url, None, host(), None, NOW_MS))
+
+
+def test_a_refused_address_is_told_with_what_would_allow_it() -> None:
+    """Protects the way out: `private_address` alone does not say which option was missing."""
+    world = World(CrawlPolicy(politeness=Politeness(respect_robots=False)))
+    url = "http://a.test/x"
+    world.seed(url)
+    (lease,) = world.turn().leases
+    world.turn(answer(lease, world.now_ms, Outcome.REFUSED, 0, error="private_address"), leases_max=0)
+    row = world.row(url)
+    assert row is not None
+    told = dict(explain_url(row, False, world.host("http://a.test"), None, world.now_ms, world.policy))
+    assert "no answer, private_address" in told["last visit"]
+    assert "--allow-address" in told["last visit"]

@@ -11,6 +11,8 @@ import pytest
 
 from connectors.crawldb_rocksdb import CrawlDb
 from infra.folder import DATABASE, Folder, is_held
+from infra.kept import keep
+from infra.settings import Given, build
 from infra.wiring import open_reader, requeue_dead_letters
 from schemas.records import Outcome
 from streams.core.failures import CrawlError, UsageError
@@ -58,10 +60,12 @@ def running(tmp_path: Path) -> Iterator[Running]:
     one.close()
 
 
-def test_a_running_crawl_is_read_without_touching_it(running: Running) -> None:
+def test_a_running_crawl_is_read_without_touching_it(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Protects the writer: counts, pages and letters are seen as committed, and nothing is left behind."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # its own: other readers may come and go on this machine
     running.crawl()
-    before = set(Path(tempfile.gettempdir()).glob("headrace-reader-*"))
     reader = open_reader(running.root)
     counts = reader.counts()
     assert (counts.pages, counts.urls_known, counts.urls_queued, counts.hosts_known) == (1, 3, 1, 1)
@@ -74,8 +78,9 @@ def test_a_running_crawl_is_read_without_touching_it(running: Running) -> None:
     assert rows["http://a.test/dead"].error == "lease_lost"
     ((_, letter),) = list(reader.dead_letters())
     assert letter.url == "http://a.test/dead"
+    assert len(list(tmp_path.glob("headrace-reader-*"))) == 1
     reader.close()
-    assert set(Path(tempfile.gettempdir()).glob("headrace-reader-*")) <= before
+    assert not list(tmp_path.glob("headrace-reader-*"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,8 @@ def test_a_running_crawl_is_read_without_touching_it(running: Running) -> None:
         ("ftp://a.test/x", None),
         ("a.test", "http://a.test: "),
         ("http://a.test", "http://a.test: "),
-        ("http://unknown.test", "does not know this host"),
+        ("http://unknown.test", "would not be admitted: out_of_scope"),
+        ("http://unknown.test/", "would not be admitted: out_of_scope"),
         ("unknown.test", "does not know this host"),
         ("not a url at all \x00", None),
     ],
@@ -104,6 +110,18 @@ def test_explain_takes_urls_and_hosts_as_people_write_them(running: Running, ask
             sentences = reader.explain(asked, NOW_MS)
             assert sentences[0][0] == "now"
             assert words in sentences[0][1]
+    finally:
+        reader.close()
+
+
+def test_a_folder_is_judged_by_the_settings_that_it_keeps(running: Running) -> None:
+    """Protects `explain` from the defaults: the crawl's own scope and delay decide."""
+    keep(running.root, build([Given("crawl.scope", "any", ""), Given("politeness.delay", "7s", "")]))
+    reader = open_reader(running.root)
+    try:
+        assert "would be admitted" in reader.explain("http://unknown.test/", NOW_MS)[0][1]
+        assert "7,000 ms" in dict(reader.explain("a.test", NOW_MS))["delay"]
+        assert [label for label, _ in reader.explain("http://a.test/never", NOW_MS)].count("now") == 1
     finally:
         reader.close()
 
