@@ -19,7 +19,9 @@ from infra.folder import DATABASE, read_status
 from schemas.records import DeadLetter, DiscoveredUrl, Source
 from streams.core.admit import Admission, Memo
 from streams.core.explain import Sentence, explain_host, explain_unknown, explain_url
+from streams.core.explain_policy import explain_block, explain_words
 from streams.core.failures import UsageError
+from streams.core.host_policy import Change, Policies, Standing, history
 from streams.core.hosts import HostState, decode_host
 from streams.core.policy import CrawlPolicy
 from streams.core.progress import Counts, Progress
@@ -57,6 +59,7 @@ class Reader:
         except BaseException:
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise
+        self.policies = Policies(self._db.scan(Family.POLICY))
         seeds = self._db.meta("seeds")
         self._scope = scope(() if seeds is None else _decode_seeds(seeds))
 
@@ -71,6 +74,14 @@ class Reader:
     def hosts(self) -> Iterator[HostState]:
         for _, raw in self._db.scan(Family.HOST):
             yield decode_host(raw)
+
+    def policy_standings(self) -> list[Standing]:
+        """What an operator's words come to now, by key."""
+        return [self.policies.standings[key] for key in sorted(self.policies.standings)]
+
+    def policy_changes(self) -> list[Change]:
+        """All that operators and the crawl's configuration ever said, the oldest first."""
+        return history(self._db.scan(Family.POLICY))
 
     def counts(self) -> Counts:
         """Over all runs, from the hosts' own counts: no look at any URL."""
@@ -147,6 +158,7 @@ class Reader:
             host = self._host(key)
             if host is not None:
                 sentences += explain_host(host, now_ms, self._policy)
+                sentences += explain_words(self.policies.matching(key), host.policy_version)
         return sentences or [("now", f"{named}: the crawl does not know this host")]
 
     def _explain_url(self, url: str, now_ms: int) -> list[Sentence]:
@@ -157,7 +169,8 @@ class Reader:
             rules = None if host is None else self._rules(host)
             return explain_unknown(url, reason, host, rules, now_ms) + self._host_words(host, now_ms)
         in_flight = any(lease.url_id == url_id(url) for lease in host.in_flight.values())
-        sentences = explain_url(row, in_flight, host, self._rules(host), now_ms, self._policy)
+        sentences = explain_block(host, url)
+        sentences += explain_url(row, in_flight, host, self._rules(host), now_ms, self._policy)
         return sentences + self._host_words(host, now_ms)
 
     def _host_words(self, host: HostState | None, now_ms: int) -> list[Sentence]:
@@ -177,7 +190,11 @@ class Reader:
 
     def _host(self, key: str) -> HostState | None:
         raw = self._db.get(Family.HOST, host_id(key))
-        return None if raw is None else decode_host(raw)
+        if raw is None:
+            return None
+        host = decode_host(raw)
+        self.policies.apply_to(host)  # of a host at rest, its state may not know of the last words yet
+        return host
 
 
 def page_row(url_id_: bytes, row: UrlRow) -> PageRow:

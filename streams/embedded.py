@@ -23,11 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from connectors.control_folder import ControlFolder
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import StoreFailed
 from connectors.ports import Fetched, ParseOutput, Parser, Web
 from connectors.segments_local import LocalSegments
-from schemas.records import BodyRef, DiscoveredUrl, FetchLease, FetchLogRow, ParsedPage, ParseTask
+from schemas.records import BodyRef, DiscoveredUrl, FetchLease, FetchLogRow, HostPolicy, ParsedPage, ParseTask
 from streams.core import policy as bounds
 from streams.core.failures import EXIT_FAILED, EXIT_INTERRUPTED, CrawlError
 from streams.core.hosts import NEVER_MS
@@ -70,6 +71,7 @@ class Engine:
         publish: Callable[[Progress], None],
         on_new_seeds: Callable[[Sequence[str]], dict[str, bytes]],
         close: Callable[[], None],
+        control: ControlFolder | None = None,
         refresh: bool = False,
         out: str = "",
         places: tuple[tuple[str, str], ...] = (),
@@ -78,6 +80,7 @@ class Engine:
 
         `on_new_seeds`: widens the scope by redirect targets of seeds, and says what of it is to be kept.
         `write_log`: (number of the first row, rows) → a durable segment of the fetch log.
+        `control`: where an operator's changes come from while this runs.
         """
         self._owner = owner
         self._db = db
@@ -92,6 +95,8 @@ class Engine:
         self._publish = publish
         self._on_new_seeds = on_new_seeds
         self._close_folder = close
+        self._control = control
+        self._control_ms = self._busy_ms = 0  # when it was last looked into, and when something last happened
         self._refresh = refresh
         self._out, self._places = out, places
         self._inbox: deque[Fetched | ParseOutput] = deque()
@@ -206,11 +211,24 @@ class Engine:
             if isinstance(item, Fetched) and item.response is not None:
                 self._unstored_bytes -= len(item.response.body)
             events += self._ledger.take(item, group)
+        policies = self._operator_says()
+        events += policies
         turn = self._owner.decide(events, self._now(), room)
         await self._commit(turn, group)
+        if self._control is not None and policies:
+            self._control.acknowledge(policies)
+        if events or turn.leases:
+            self._busy_ms = self._now()
         self.tally.turn(turn, group.fetched, group.duplicates)
         self._release(turn, group)
         self._consider_end(turn)
+
+    def _operator_says(self) -> list[HostPolicy]:
+        """Changes that wait in the folder's inbox; a look a while."""
+        if self._control is None or 0 <= self._now() - self._control_ms < bounds.CONTROL_MS:
+            return []
+        self._control_ms = self._now()
+        return self._control.waiting()
 
     async def _work(self) -> None:
         """Return when there is something to do, no sooner than a short while after the last group.
@@ -357,6 +375,8 @@ class Engine:
         totals = self._owner.totals
         if not totals.queued_new and not totals.queued_retry:
             return EndReason.COMPLETE, ""
+        if self._owner.oversight.pauses() and now_ms < self._busy_ms + self._limits.wait_ms_max:
+            return None  # the operator may let a host go on
         detail = f"within {self._limits.wait_ms_max // 1_000} s"
         if next_ms < NEVER_MS:
             detail += f"; next in {(next_ms - now_ms) // 1_000} s"

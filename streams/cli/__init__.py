@@ -31,6 +31,12 @@ VERBS = (
     Verb("crawl", "streams.cli.crawl", "SEEDS... [--out DIR]", "fetch, politely, everything that the seeds lead to"),
     Verb("status", "streams.cli.status", "DIR", "how a crawl stands, also while it runs"),
     Verb("explain", "streams.cli.explain", "DIR URL|HOST", "why a URL or a host is, or is not, being fetched"),
+    Verb(
+        "host",
+        "streams.cli.host",
+        "DIR HOST [--pause ...]",
+        "an operator's word on a host: delay, pause, block, delete",
+    ),
     Verb("export", "streams.cli.export", "DIR --to FILE", "pages or links as Parquet or JSON Lines, or a CDXJ index"),
     Verb("dead-letters", "streams.cli.dead_letters", "DIR", "list, show or requeue what was given up"),
     Verb("check", "streams.cli.check", "robots|url|page|sitemap", "what Headrace makes of one input"),

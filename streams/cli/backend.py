@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -12,6 +12,8 @@ from streams.core.progress import Counts, Progress, Summary
 
 if TYPE_CHECKING:
     from connectors.exports import PageRow
+    from schemas.records import HostPolicy
+    from streams.core.host_policy import Change, Standing
 
 __all__ = ["Backend", "CrawlReader", "Engine", "default_backend"]
 
@@ -63,6 +65,14 @@ class CrawlReader(Protocol):
         """By key, oldest first."""
         ...
 
+    def policy_standings(self) -> Sequence[Standing]:
+        """What an operator's words come to now, by key."""
+        ...
+
+    def policy_changes(self) -> Sequence[Change]:
+        """Every change of the policy, the oldest first."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -74,6 +84,12 @@ class Backend(Protocol):
     ) -> Engine: ...
 
     def open_reader(self, out: Path) -> CrawlReader: ...
+
+    def change_host_policies(
+        self, out: Path, changes: Sequence[HostPolicy], *, wait_s: float, now_ms: Callable[[], int]
+    ) -> Sequence[Change] | None:
+        """What was applied; None: it waits in the folder, durably."""
+        ...
 
     def requeue_dead_letters(self, out: Path, keys: Sequence[str] | Literal["all"]) -> int: ...
 

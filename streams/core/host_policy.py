@@ -190,6 +190,18 @@ def matches(key: str, host_key_: str) -> bool:
     return key in _keys_of(host_key_)
 
 
+def about(key: str, other: str) -> bool:
+    """Whether a word on `key` is about the host, or some of the hosts, that `other` names. "" is the crawl itself."""
+    if key in ("", other):
+        return True
+    if is_host(other):
+        return matches(key, other)
+    name = other.removeprefix("*.")
+    return other != ALL and (
+        matches(key, f"http://{name}") if other == name else key in _keys_of(f"http://{name}")[:-2]
+    )
+
+
 def is_host(key: str) -> bool:
     """Whether the key names one host alone."""
     return "://" in key

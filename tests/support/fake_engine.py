@@ -12,9 +12,10 @@ import msgspec
 
 from connectors.exports import PageRow
 from infra.settings import Settings
-from schemas.records import DeadLetter, DiscoveredUrl
+from schemas.records import DeadLetter, DiscoveredUrl, HostPolicy
 from streams.cli.shell import Shell
 from streams.core.failures import CrawlError
+from streams.core.host_policy import Change, Policies, Standing
 from streams.core.progress import Counts, EndReason, Progress, State, Summary
 
 NOW_MS = 1_796_000_000_000
@@ -83,7 +84,10 @@ class FakeReader:
         letters: Sequence[tuple[str, DeadLetter]] = (),
         because: Sequence[tuple[str, str]] = (),
         rows: Sequence[PageRow] = (),
+        policies: Policies | None = None,
+        changes: Sequence[Change] = (),
     ) -> None:
+        self._policies, self._changes = policies or Policies(), changes
         self._counts, self._progress = counts, progress
         self._letters, self._because, self._rows = letters, because, rows
         self.explained: list[tuple[str, int]] = []
@@ -111,6 +115,12 @@ class FakeReader:
     def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:
         yield from self._letters
 
+    def policy_standings(self) -> list[Standing]:
+        return list(self._policies.standings.values())
+
+    def policy_changes(self) -> Sequence[Change]:
+        return self._changes
+
     def close(self) -> None:
         self.closed += 1
 
@@ -126,6 +136,9 @@ class FakeBackend:
         self._failure = failure
         self.opened: list[tuple[Settings, list[DiscoveredUrl], Path, bool]] = []
         self.requeued: list[tuple[Path, Sequence[str] | str]] = []
+        self.policies = Policies()
+        self.changed: list[tuple[Path, HostPolicy]] = []
+        self.deaf = False
 
     def open_engine(
         self, settings: Settings, seeds: Sequence[DiscoveredUrl], out: Path, *, refresh: bool = False
@@ -140,6 +153,13 @@ class FakeBackend:
         if self._failure is not None:
             raise self._failure
         return self.reader
+
+    def change_host_policies(
+        self, out: Path, changes: Sequence[HostPolicy], *, wait_s: float, now_ms: Callable[[], int]
+    ) -> list[Change] | None:
+        """Applied to no crawl, in order; None while `deaf`."""
+        self.changed += [(out, one) for one in changes]
+        return None if self.deaf else [change for one in changes if (change := self.policies.change(one, now_ms()))]
 
     def requeue_dead_letters(self, out: Path, keys: Sequence[str] | Literal["all"]) -> int:
         self.requeued.append((out, keys))
