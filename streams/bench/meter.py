@@ -17,19 +17,22 @@ class Meter:
     """`start`, then work; inside `with meter:` the CPU time of this thread is the measurement's own."""
 
     def __init__(self) -> None:
-        self._cpu_s = self._wall_s = self._entered_s = self._outside_s = 0.0
-        self.started_wall_s = 0.0
+        self._cpu_s = self._wall_s = self._thread_s = self._entered_s = self._outside_s = 0.0
         self.start()
 
     def start(self) -> None:
         self._outside_s = 0.0
-        self.started_wall_s = time.time()
         self._wall_s = time.perf_counter()
+        self._thread_s = time.thread_time()
         self._cpu_s = time.process_time()
 
     def cpu_s(self) -> float:
         """Charged so far: RocksDB's own threads are in it."""
         return max(1e-9, time.process_time() - self._cpu_s - self._outside_s)
+
+    def thread_s(self) -> float:
+        """CPU time of the deciding thread alone: what the store does in the background is not in it."""
+        return max(1e-9, time.thread_time() - self._thread_s - self._outside_s)
 
     def wall_s(self) -> float:
         """Since `start`, less what the measurement itself took of this thread."""
