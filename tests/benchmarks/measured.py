@@ -38,8 +38,15 @@ def measure(command: Sequence[str], *, memory: bool = False) -> Cost:
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     before, began_s = _cpu_s(), time.monotonic()
-    process = subprocess.Popen(
-        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(  # with compiled modules kept from run to run, as both sides have it in real life
+        command,
+        cwd=PROJECT,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     peak, out = 0, ""
     while True:

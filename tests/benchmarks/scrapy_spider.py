@@ -4,7 +4,7 @@ Scrapy's defaults but for robots.txt (not asked), delay (0) and concurrency (as 
 its own LinkExtractor, as its documentation does it. The log level is INFO, in Scrapy's favour: the default, DEBUG,
 writes a line a page.
 
-    python -m tests.benchmarks.scrapy_spider URL CONCURRENCY
+    python -m tests.benchmarks.scrapy_spider URL CONCURRENCY [PAGES]
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class FollowSpider(scrapy.Spider):
 
 def main() -> None:
     start, concurrency = sys.argv[1], int(sys.argv[2])
+    pages_max = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     process = CrawlerProcess(
         {
             "ROBOTSTXT_OBEY": False,
@@ -52,6 +53,7 @@ def main() -> None:
             "CONCURRENT_REQUESTS": max(16, concurrency),
             "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency,
             "LOG_LEVEL": "INFO",
+            "CLOSESPIDER_PAGECOUNT": pages_max,
         }
     )
     crawler = process.create_crawler(FollowSpider)
