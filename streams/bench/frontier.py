@@ -90,7 +90,8 @@ class FrontierBench:
             self._wait(name)
             self._shard.meter.start()
             phase()
-            self._say(f"{name}: {self._shard.meter.cpu_s():.1f} s of CPU, {self._shard.meter.wall_s():.1f} s")
+            took = f"{self._shard.meter.cpu_s():.1f} s of CPU, {self._shard.meter.wall_s():.1f} s"
+            self._say(f"{name}: {took}, {rss_peak_mb()} MB at most")
         self.figures.rss_mb = rss_peak_mb()
         self._shard.close()
         return self.figures
