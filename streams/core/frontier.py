@@ -118,9 +118,15 @@ class Hosts:
         excess = len(self._slots) - self._hosts_max
         if excess <= 0:
             return
-        for host_id_ in [key for key, slot in self._slots.items() if not slot.dirty and not slot.state.in_flight][
-            : excess + self._hosts_max // 10
-        ]:
+        # A tenth more than needed, so that the walk past hosts that must stay is not made after every turn.
+        wanted = excess + self._hosts_max // 10
+        resting: list[bytes] = []
+        for host_id_, slot in self._slots.items():
+            if not slot.dirty and not slot.state.in_flight:
+                resting.append(host_id_)
+                if len(resting) >= wanted:
+                    break
+        for host_id_ in resting:
             del self._slots[host_id_]
 
     def forget(self) -> None:
