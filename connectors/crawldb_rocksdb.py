@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
 
+from connectors.crawldb_mark import CommitMark
 from connectors.files import StoreFailed
 from connectors.ports import StoredContent
 from streams.core.turn import Family, Write
@@ -60,6 +61,9 @@ class CrawlDb:
         elif read_only:
             access = AccessType.read_only(False)
         cache = Cache(cache_bytes)
+        self._mark = CommitMark(path)
+        if access_is_write(read_only, secondary):
+            _refuse_if_commits_are_lost(path, self._mark.read(), cache)
         try:
             self._db: Any = Rdict(
                 str(path),
@@ -68,9 +72,10 @@ class CrawlDb:
                 access,
             )
         except Exception as error:  # rocksdict has no narrower class
-            raise StoreFailed(
-                f"crawl state: needed to open {path}, got: {error}; see that the folder is whole and not in use"
-            ) from error
+            raise _not_opened(path, error) from error
+        if access_is_write(read_only, secondary):
+            self._mark.open()
+            self._mark.note(self._db.latest_sequence_number())
         self._families: dict[str, Any] = {name: self._db.get_column_family(name) for name in _ALL}
         self._handles: dict[str, Any] = {name: self._db.get_column_family_handle(name) for name in _ALL}
         # Lists by the family's number: a dict would hash an enum's member, which is a call of Python.
@@ -135,12 +140,18 @@ class CrawlDb:
     # --- what the shell keeps beside it ----------------------------------------------------------------------------
 
     def meta(self, key: str) -> bytes | None:
-        value: bytes | None = self._families[_META].get(key.encode())
-        return value
+        return self._kept(_META, key.encode())
 
     def content(self, content_hash: bytes) -> StoredContent | None:
-        raw = self._families[_CONTENT].get(content_hash)
+        raw = self._kept(_CONTENT, content_hash)
         return None if raw is None else _decode_content(raw)
+
+    def _kept(self, name: str, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._families[name].get(key)
+        except Exception as error:  # rocksdict has no narrower class
+            raise _unreadable(error) from error
+        return value
 
     def log_rows(self) -> Iterator[tuple[int, bytes]]:
         """The fetch log's journal: (sequence, row), in order."""
@@ -184,10 +195,14 @@ class CrawlDb:
                 f"crawl state: needed to commit {len(writes)} writes, got: {error}; "
                 "free room on the disk, then run the same command again: nothing that was committed is lost"
             ) from error
+        self._mark.note(self._db.latest_sequence_number())
 
     def catch_up(self) -> None:
         """A secondary sees what was committed until now."""
-        self._db.try_catch_up_with_primary()
+        try:
+            self._db.try_catch_up_with_primary()
+        except Exception as error:  # rocksdict has no narrower class
+            raise _unreadable(error) from error
 
     def disk_bytes(self) -> int:
         with contextlib.suppress(OSError):
@@ -205,6 +220,29 @@ class CrawlDb:
         self._handle_of.clear()
         with contextlib.suppress(Exception):  # rocksdict has no narrower class; every commit lies synced in the log
             self._db.close()
+        self._mark.close()
+
+
+def _refuse_if_commits_are_lost(path: Path, committed: int, cache: Cache) -> None:
+    """Look before the database is opened for writing, which clears away the log. Raises StoreFailed."""
+    if not committed:
+        return
+    found = 0
+    if (path / "CURRENT").exists():
+        try:
+            names = Rdict.list_cf(str(path), Options(raw_mode=True))
+            families = {name: _family_options(name, cache) for name in names if name != "default"}
+            db: Any = Rdict(str(path), _database_options(create=False), families, AccessType.read_only(False))
+        except Exception as error:  # rocksdict has no narrower class
+            raise _not_opened(path, error) from error
+        found = db.latest_sequence_number()
+        db.close()
+    if found < committed:
+        raise StoreFailed(
+            f"crawl state: needed {committed} committed writes in {path}, got {found}: its files are damaged, or not"
+            " the ones that were there; put them back as they were (or restore the whole crawl folder from one backup)"
+            " and start again"
+        )
 
 
 def _check(entries: Any) -> None:
@@ -220,6 +258,11 @@ def _unreadable(error: Exception) -> StoreFailed:
         f"crawl state: needed to read it, got: {error}; the folder is damaged: see to the disk, then restore a copy or"
         " crawl into another folder"
     )
+
+
+def _not_opened(path: Path, error: Exception) -> StoreFailed:
+    said = " ".join(str(error).split())  # RocksDB speaks in several lines
+    return StoreFailed(f"crawl state: needed to open {path}, got: {said}; see that the folder is whole and not in use")
 
 
 def access_is_write(read_only: bool, secondary: Path | None) -> bool:
