@@ -27,6 +27,16 @@ _DUE_WORDS = {  # what is done with it when it is due
     QueueClass.RETRY: "tried again",
     QueueClass.REVISIT: "looked at again",
 }
+_REFUSAL_WORDS = {  # as `rules.scope` and `rules.traps` name them
+    "out_of_scope": "out_of_scope: it lies outside what the seeds and --scope take in",
+    "excluded": "excluded: an --exclude pattern is found in it",
+    "not_included": "not_included: no --include pattern is found in it",
+    "too_deep": "too_deep: it is more links from a seed than --depth allows",
+    "url_too_long": "url_too_long: longer than any URL that is fetched",
+    "path_too_deep": "path_too_deep: its path has more parts than any that is fetched, as endless URLs have",
+    "repeated_segments": "repeated_segments: parts of its path repeat, as in endless URLs",
+    "too_many_parameters": "too_many_parameters: its query has more than any that is fetched, as endless URLs have",
+}
 _ERROR_WORDS = {  # errors that a setting could have kept away
     "private_address": "private_address: not public, and not asked unless allowed (crawl --allow-address CIDR)",
 }
@@ -55,7 +65,7 @@ def host_waits_for(host: HostState, now_ms: int, policy: CrawlPolicy) -> tuple[s
     if not host.queued[QueueClass.NEW] and host.queued[QueueClass.RETRY]:
         return "its URLs wait to be tried again", host.ready_ms if host.ready_ms < host_rules.NEVER_MS else None
     if host.queued[QueueClass.NEW]:
-        return "ready: its turn comes as requests become free", None
+        return "ready to be asked", None
     return "nothing is due", host.ready_ms if host.ready_ms < host_rules.NEVER_MS else None
 
 
@@ -65,7 +75,7 @@ def explain_host(host: HostState, now_ms: int, policy: CrawlPolicy) -> list[Sent
     new, retry, revisit = host.queued
     delay = host_rules.delay_ms(host, policy)
     why = (
-        f"Crawl-delay {host_rules.crawl_delay_ms(host)} ms asked by robots.txt"
+        f"Crawl-delay {host_rules.crawl_delay_ms(host):,} ms asked by robots.txt"
         if host_rules.crawl_delay_ms(host)
         else "our own"
     )
@@ -117,6 +127,7 @@ def explain_url(
             when = f"{_DUE_WORDS[queue]} in {_span(due_ms - now_ms)}"
         else:
             when = _DUE_WORDS[queue] if queue is QueueClass.NEW else f"due to be {_DUE_WORDS[queue]}"
+            when += f"; {_stands_against(row.url, host, rules, now_ms, policy)}"
         sentences.append(("now", f"{row.url}: {state}; {when}"))
     sentences += _robots_rule(row.url, host, rules, now_ms)
     hops = f", {_count(row.redirect_hops, 'redirect')} on the way" if row.redirect_hops else ""
@@ -138,19 +149,45 @@ def explain_url(
 
 
 def explain_unknown(
-    url: str, reason: str | None, host: HostState | None, rules: RobotsRules | None, now_ms: int
+    url: str,
+    reason: str | None,
+    host: HostState | None,
+    rules: RobotsRules | None,
+    now_ms: int,
+    *,
+    depth_max: int | None = None,
 ) -> list[Sentence]:
-    """For a URL that the crawl does not know: would it be admitted, and might it be asked for? The host's follow."""
+    """For a URL that the crawl does not know: would it be admitted, and might it be asked for? The host's follow.
+
+    `reason`: why it would be refused as a link of a seed. `depth_max`: of the crawl; further links are not taken.
+    """
     if reason is not None:
-        return [("now", f"{url}: it would not be admitted: {reason}")]
-    sentences = [("now", f"{url}: nobody has named it so far; it would be admitted")]
+        return [("now", f"{url}: it would not be admitted: {_REFUSAL_WORDS.get(reason, reason)}")]
+    if depth_max is None:
+        told = "nobody has named it so far; it would be admitted"
+    else:
+        told = (
+            f"nobody has named it within {_count(depth_max, 'link')} of a seed, the crawl's depth; it would be admitted"
+        )
+    sentences = [("now", f"{url}: {told}")]
     return sentences if host is None else sentences + _robots_rule(url, host, rules, now_ms)
+
+
+def _stands_against(url: str, host: HostState, rules: RobotsRules | None, now_ms: int, policy: CrawlPolicy) -> str:
+    """What a due URL waits for: the site's own rule, or else its host."""
+    if _known_rules(host, rules, now_ms) and rules is not None and not rules.allows(url):
+        return "robots.txt forbids it, so it will not be asked for"
+    reason, until_ms = host_waits_for(host, now_ms, policy)
+    return f"its host: {reason}{_until(until_ms, now_ms)}"
+
+
+def _known_rules(host: HostState, rules: RobotsRules | None, now_ms: int) -> bool:
+    return rules is not None and host.robots is not None and usable(host.robots, now_ms) == "rules"
 
 
 def _robots_rule(url: str, host: HostState, rules: RobotsRules | None, now_ms: int) -> list[Sentence]:
     """What the host's own rules say of this URL, when they are known and in force."""
-    robots = host.robots
-    if rules is None or robots is None or usable(robots, now_ms) != "rules":
+    if rules is None or not _known_rules(host, rules, now_ms):
         return []
     allowed = "allowed" if rules.allows(url) else "forbidden"
     return [("robots", f"{allowed} by {rules.deciding_rule(url) or 'no rule at all'}")]

@@ -64,7 +64,7 @@ def test_a_host_is_told_with_what_it_rests_on() -> None:
     )
     told = dict(explain_host(state, NOW_MS, POLICY))
     assert "14,000 ms" in told["delay"]
-    assert "Crawl-delay 7000 ms" in told["delay"]
+    assert "Crawl-delay 7,000 ms" in told["delay"]
     assert "1 new" in told["queue"]
     assert "10 requests left" in told["budget"]
     assert "obeyed" in told["robots"]
@@ -90,7 +90,9 @@ def test_a_url_is_told_in_every_state() -> None:
         return dict(explain_url(row, in_flight, state, parsed, world.now_ms, policy))
 
     world.seed(url)
-    assert told()["now"].endswith("it has not been fetched yet; queued for its first visit")
+    assert "it has not been fetched yet; queued for its first visit; its host: ready to be asked" in told()["now"]
+    assert "robots.txt forbids it, so it will not be asked" in told(rules=b"User-agent: *\nDisallow: /x\n")["now"]
+    world.host("http://a.test").robots = None
     (lease,) = world.turn().leases
     assert "a lease is out" in told(in_flight=True)["now"]
     world.turn(answer(lease, world.now_ms, Outcome.RETRY, 500, error="http_500"), leases_max=0)
@@ -116,6 +118,8 @@ def test_an_unknown_url_is_told_what_would_become_of_it() -> None:
     told = dict(explain_unknown(url, None, state, rules, NOW_MS))
     assert told["robots"] == "forbidden by Disallow: /x (line 2)"
     assert "robots" not in dict(explain_unknown(url, None, host(), None, NOW_MS))
+    assert "within 1 link of a seed" in explain_unknown(url, None, None, None, NOW_MS, depth_max=1)[0][1]
+    assert "an --exclude pattern is found in it" in explain_unknown(url, "excluded", None, None, NOW_MS)[0][1]
 
 
 def test_a_refused_address_is_told_with_what_would_allow_it() -> None:
