@@ -1,0 +1,124 @@
+"""A group and its hosts: a network that loses, repeats and reorders, clocks that differ, owners that die."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streams.core import permits
+from streams.core import policy as bounds
+from streams.core.permits import Group, HostPermits, Limit, Permit, Phase, decode_group, encode_group
+
+LEASE_MS = 20_000
+PERMIT_MS = LEASE_MS + bounds.PERMIT_USE_MS
+GROUP = "addr:192.0.2.1"
+STEP_MS = 500
+START_MS = 1_700_000_000_000
+Message = tuple[str, str, int, int]
+"""(kind, host, number, until)."""
+
+
+class Host:
+    """Wants a request now and then; asks, uses, returns. Its clock is off by a part of the allowed skew."""
+
+    def __init__(self, key: str, skew_ms: int) -> None:
+        self.state, self.skew_ms = HostPermits(key), skew_ms
+        self.busy_until_ms: int | None = None
+        self.requests: list[tuple[int, int]] = []  # (start, end), true time
+        self.wants_since_ms: int | None = START_MS
+        self.waited_ms_max = 0
+
+    def step(self, true_ms: int, dice: random.Random) -> list[Message]:
+        now_ms, key = true_ms + self.skew_ms, self.state.host_key
+        permit = self.state.permits.get(GROUP)
+        if self.busy_until_ms is not None:
+            if true_ms < self.busy_until_ms:
+                return []
+            assert permit is not None
+            del self.state.permits[GROUP]
+            self.busy_until_ms, self.wants_since_ms = None, true_ms
+            return [("returned", key, permit.number, 0)]
+        if permits.missing(self.state, (GROUP,), now_ms, LEASE_MS) is None:
+            permits.use(self.state, (GROUP,), b"lease")
+            # However long it takes, it ends before its lease's expiry.
+            self.busy_until_ms = true_ms + dice.randrange(STEP_MS, LEASE_MS - bounds.CLOCK_SKEW_MS_MAX)
+            self.requests.append((true_ms, self.busy_until_ms))
+            assert self.wants_since_ms is not None
+            self.waited_ms_max = max(self.waited_ms_max, true_ms - self.wants_since_ms)
+            self.wants_since_ms = None
+            return []
+        if permit is not None and permit.phase is Phase.ASKED:
+            if now_ms < permit.since_ms + bounds.PERMIT_ASK_MS:
+                return []
+            number = permit.number
+        else:
+            number = permits.next_number(self.state, now_ms)
+        self.state.permits[GROUP] = Permit(number, Phase.ASKED, now_ms)
+        return [("asked", key, number, 0)]
+
+
+def deliver(group: Group, hosts: dict[str, Host], message: Message, true_ms: int) -> list[Message]:
+    kind, key, number, until_ms = message
+    if kind == "granted":
+        host = hosts[key]
+        if not permits.granted(host.state, GROUP, number, until_ms):
+            held = host.state.permits.get(GROUP)
+            return [] if held is not None and held.number == number else [("returned", key, number, 0)]
+        return []
+    grants = (group.asked if kind == "asked" else group.returned)(key, number, true_ms)
+    return [("granted", *grant) for grant in grants]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 3), st.sampled_from([0.0, 0.1, 0.3]))
+def test_the_limit_holds_and_nobody_starves(seed: int, hosts_count: int, concurrency: int, loss: float) -> None:
+    """By true time never more requests than the limit; and whoever wants one gets it, whatever is lost."""
+    dice = random.Random(seed)
+    limit = Limit(concurrency, 1_000)
+    group = Group(limit, PERMIT_MS)
+    skew_max = bounds.CLOCK_SKEW_MS_MAX // 2
+    hosts = {f"h{at}": Host(f"h{at}", dice.randint(-skew_max, skew_max)) for at in range(hosts_count)}
+    wire: list[tuple[int, Message]] = []
+    for step in range(1_500):
+        true_ms = START_MS + step * STEP_MS
+        said = [message for host in hosts.values() for message in host.step(true_ms, dice)]
+        due = [message for at, message in wire if at <= true_ms]
+        wire = [(at, message) for at, message in wire if at > true_ms]
+        dice.shuffle(due)
+        for message in due:
+            said += deliver(group, hosts, message, true_ms)
+        said += [("granted", *grant) for grant in group.advance(true_ms)]
+        for message in said:
+            for _ in range(0 if dice.random() < loss else 1 + (dice.random() < loss)):
+                wire.append((true_ms + dice.choice([0, 0, STEP_MS, 5_000]), message))
+        if dice.random() < 0.004:  # the group's owner dies: the line is lost, what was granted is not
+            group = Group(limit, PERMIT_MS, decode_group(encode_group(group.state)))
+    requests = [one for host in hosts.values() for one in host.requests]
+    for start_ms, _ in requests:
+        assert sum(begin <= start_ms < end for begin, end in requests) <= concurrency
+    for host in hosts.values():
+        assert host.requests
+        assert host.waited_ms_max < 500_000
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32))
+def test_without_losses_the_delay_is_kept(seed: int) -> None:
+    """From the end of a host's request to the next one's start lies the group's delay, and the line moves in turn."""
+    dice = random.Random(seed)
+    limit = Limit(1, 2_000)
+    group = Group(limit, PERMIT_MS)
+    hosts = {f"h{at}": Host(f"h{at}", 0) for at in range(4)}
+    for step in range(1_000):
+        true_ms = START_MS + step * STEP_MS
+        said = [message for host in hosts.values() for message in host.step(true_ms, dice)]
+        said += [("granted", *grant) for grant in group.advance(true_ms)]
+        while said:
+            said = [answer for message in said for answer in deliver(group, hosts, message, true_ms)]
+    requests = sorted(one for host in hosts.values() for one in host.requests)
+    assert all(later[0] - earlier[1] >= 2_000 for earlier, later in itertools.pairwise(requests))
+    counts = [len(host.requests) for host in hosts.values()]
+    assert max(counts) - min(counts) <= 1
