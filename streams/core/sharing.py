@@ -140,6 +140,7 @@ class Sharing:
                 if permit.phase is Phase.USED and (lease is None or lease.storing):
                     self._give_back(turn, host, group)
                     self._dirty.add(slot.host_id)
+                    turn.touch(slot)  # it may ask for the next one
         self._advance(turn)
 
     def release_unused(self, turn: Turn, slot_of: Callable[[bytes], HostSlot], frontier: Readiness) -> None:
