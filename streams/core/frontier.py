@@ -10,21 +10,18 @@ entries of the heaps are stale and dropped when they surface. Hosts that rest ar
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from schemas.records import FetchLease, Kind
 from streams.core import policy as bounds
+from streams.core.active import Hosts
 from streams.core.admit import requeue
 from streams.core.budget import Budget
 from streams.core.hosts import (
     NEVER_MS,
     HostState,
     InFlight,
-    allow_for_skew,
     count_status,
-    counted,
-    decode_host,
     open_ms,
     take_token,
 )
@@ -41,167 +38,12 @@ from streams.core.rows import (
 )
 from streams.core.rules import revisit
 from streams.core.rules.robots import RobotsRules
-from streams.core.rules.urls import host_id, url_id
+from streams.core.rules.urls import url_id
+from streams.core.schedule import Schedule
 from streams.core.sharing import Sharing
 from streams.core.turn import Family, HostSlot, Reads, Turn
 
-_IDS_MAX = 65_536
 _QUEUES = tuple(int(queue) for queue in QueueClass)
-HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable
-
-
-class Hosts:
-    """The hosts in memory, loaded as they are needed and dropped when they rest and there are too many."""
-
-    def __init__(
-        self, reads: Reads, hosts_max: int = bounds.ACTIVE_HOSTS_MAX, *, epoch: int = 0, clock_skew_ms: int = 0
-    ) -> None:
-        self._reads = reads
-        self._epoch, self._clock_skew_ms = epoch, clock_skew_ms
-        self._hosts_max = hosts_max
-        self._slots: dict[bytes, HostSlot] = {}
-        self.on_load: Callable[[bytes, HostState], None] | None = None  # what is derived is made anew
-        self._ids: dict[str, bytes] = {}  # host_key → host_id, of some hosts named lately
-
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def __contains__(self, host_id_: bytes) -> bool:
-        """Whether it is in memory."""
-        return host_id_ in self._slots
-
-    def slot(self, host_id_: bytes, host_key: str = "") -> HostSlot:
-        """The host; a new one when it is not known and `host_key` says its name."""
-        slot = self._slots.get(host_id_)
-        if slot is not None:
-            return slot
-        raw = self._reads.get(Family.HOST, host_id_)
-        if raw is None:
-            assert host_key, host_id_.hex()
-            slot = HostSlot(host_id_, HostState(host_key=host_key), new=True)
-        else:
-            slot = HostSlot(host_id_, decode_host(raw), new=False)
-            allow_for_skew(slot.state, self._epoch, self._clock_skew_ms)
-            slot.counted = counted(slot.state)
-            for lease in slot.state.in_flight.values():
-                if lease.kind is not Kind.ROBOTS:
-                    slot.rows[lease.url_id] = None
-        assert not host_key or slot.state.host_key == host_key, (host_key, slot.state.host_key)
-        self._slots[host_id_] = slot
-        if self.on_load is not None:
-            self.on_load(host_id_, slot.state)
-        return slot
-
-    def named(self, host_key: str) -> HostSlot:
-        return self.slot(self.id_of(host_key), host_key)
-
-    def id_of(self, host_key: str) -> bytes:
-        """As `host_id`, remembered."""
-        found = self._ids.get(host_key)
-        if found is None:
-            if len(self._ids) >= _IDS_MAX:
-                self._ids.clear()
-            found = self._ids[host_key] = host_id(host_key)
-        return found
-
-    def known(self, host_id_: bytes) -> HostSlot | None:
-        """The host if it is in memory or durable; never a new one."""
-        if host_id_ in self._slots or self._reads.get(Family.HOST, host_id_) is not None:
-            return self.slot(host_id_)
-        return None
-
-    def in_memory(self) -> Iterable[HostSlot]:
-        return self._slots.values()
-
-    def drop_resting(self) -> None:
-        """Called between turns: forget hosts that have nothing in flight, oldest first, down to the bound."""
-        excess = len(self._slots) - self._hosts_max
-        if excess <= 0:
-            return
-        # A tenth more than needed, so that the walk past hosts that must stay is not made after every turn.
-        wanted = excess + self._hosts_max // 10
-        resting: list[bytes] = []
-        for host_id_, slot in self._slots.items():
-            if not slot.dirty and not slot.state.in_flight:
-                resting.append(host_id_)
-                if len(resting) >= wanted:
-                    break
-        for host_id_ in resting:
-            del self._slots[host_id_]
-
-    def forget(self) -> None:
-        """After a turn that was not committed: what is durable is the truth."""
-        self._slots.clear()
-
-
-class Schedule:
-    """The two heaps of hosts."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[int, bytes]] = []  # (ready_ms, host_id)
-        self._ready: list[tuple[int, int, bytes]] = []  # (ready_ms + handicap, ready_ms, host_id)
-        self.scheduled: dict[bytes, tuple[int, int]] = {}  # host_id → (ready_ms, rank)
-
-    def put(self, host_id_: bytes, ready_ms: int, rank: int, now_ms: int) -> None:
-        """A host that could have been asked long ago had nothing to be asked for: it queues up from now on.
-
-        Otherwise each new host, which waits for nothing, would go before all that have been asked before.
-        """
-        if ready_ms >= NEVER_MS:
-            self.scheduled.pop(host_id_, None)
-            return
-        before = self.scheduled.get(host_id_)
-        if ready_ms < now_ms:
-            ready_ms = before[0] if before is not None and before[0] < now_ms else now_ms
-        if before != (ready_ms, rank):
-            self.scheduled[host_id_] = (ready_ms, rank)
-            heapq.heappush(self._waiting, (ready_ms, host_id_))
-
-    def pop(self, now_ms: int) -> bytes | None:
-        """The best host whose time has come, or None."""
-        waiting, ready, scheduled = self._waiting, self._ready, self.scheduled
-        while waiting and waiting[0][0] <= now_ms:
-            ready_ms, host_id_ = heapq.heappop(waiting)
-            entry = scheduled.get(host_id_)
-            if entry is not None and entry[0] == ready_ms:
-                heapq.heappush(ready, (ready_ms + entry[1] * HANDICAP_MS_MAX // 0x10000, ready_ms, host_id_))
-        while ready:
-            _, ready_ms, host_id_ = heapq.heappop(ready)
-            entry = scheduled.get(host_id_)
-            if entry is not None and entry[0] == ready_ms:
-                del scheduled[host_id_]
-                return host_id_
-        return None
-
-    def until(self, until_ms: int) -> tuple[list[tuple[int, bytes]], int]:
-        """((instant, host_id) of the hosts that come up by then, in no order; the first instant after it)."""
-        soon: list[tuple[int, bytes]] = []
-        later_ms = NEVER_MS
-        for host_id_, (ready_ms, _) in self.scheduled.items():
-            if ready_ms <= until_ms:
-                soon.append((ready_ms, host_id_))
-            elif ready_ms < later_ms:
-                later_ms = ready_ms
-        return soon, later_ms
-
-    def sizes(self, now_ms: int) -> tuple[int, int]:
-        """(hosts that could be asked now, hosts that wait for an instant)."""
-        ready = len(self._ready)
-        if self._waiting and self._waiting[0][0] <= now_ms:
-            ready += 1
-        return ready, max(0, len(self.scheduled) - ready)
-
-    def next_ms(self) -> int:
-        """When a host is ready at the earliest: not after any host's true instant."""
-        if self._ready:
-            return self._ready[0][1]
-        while self._waiting:
-            ready_ms, host_id_ = self._waiting[0]
-            entry = self.scheduled.get(host_id_)
-            if entry is not None and entry[0] == ready_ms:
-                return ready_ms
-            heapq.heappop(self._waiting)
-        return NEVER_MS
 
 
 class Frontier:

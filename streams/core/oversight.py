@@ -17,8 +17,9 @@ from __future__ import annotations
 from schemas.records import HostPolicy
 from streams.core import hosts as host_rules
 from streams.core import policy as bounds
+from streams.core.active import Hosts
 from streams.core.admit import AT_ONCE_MS, Memo, dequeue, requeue
-from streams.core.frontier import Frontier, Hosts
+from streams.core.frontier import Frontier
 from streams.core.host_policy import Blocked, Change, Policies, is_host, matches
 from streams.core.hosts import HostState, Override, decode_host
 from streams.core.policy import CrawlPolicy
@@ -212,7 +213,7 @@ class Oversight:
             slot.state.statuses[row.status] -= 1
             turn.touch(slot)
         elif tail[0] == QueueClass.RETRY:
-            row.failures = row.attempt = 0
+            row.failures = row.troubles = row.attempt = 0
             due_ms = turn.now_ms + revisit.denied_interval_ms(self._policy)
             requeue(turn, slot, key, row, QueueClass.REVISIT, due_ms)
 

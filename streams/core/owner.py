@@ -28,10 +28,11 @@ from schemas.records import (
 )
 from streams.core import hosts as host_rules
 from streams.core import policy as bounds
-from streams.core.admit import AT_ONCE_MS, Admission, Memo, requeue
+from streams.core.active import Hosts
+from streams.core.admit import AT_ONCE_MS, Admission, Memo, requeue, write_templates
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.complete import Completion
-from streams.core.frontier import Frontier, Hosts
+from streams.core.frontier import Frontier
 from streams.core.hosts import NEVER_MS, Hop, HostState, counted, decode_host, encode_host
 from streams.core.oversight import Oversight
 from streams.core.policy import CrawlPolicy
@@ -219,7 +220,7 @@ class Owner:
             slot = self.hosts.known(key[:HOST_ID_BYTES])
             row = None if slot is None else self.frontier.row(turn, key)
             if slot is not None and row is not None and key[HOST_ID_BYTES:] not in slot.rows:
-                row.failures = row.lost = 0
+                row.failures = row.troubles = row.lost = 0
                 requeue(turn, slot, key, row, QueueClass.RETRY, turn.now_ms)
             turn.writes.append((Family.DEAD, key, None))
         self._end(turn)
@@ -439,6 +440,9 @@ class Owner:
         self._settle_found(turn)
         writes = turn.writes
         self.oversight.record(turn)
+        for slot in self.hosts.unwritten_templates():
+            if slot.templates_unsaved:
+                write_templates(turn, slot)
         if self.sharing is not None:
             self.sharing.record(turn)
         if self.frontier.budget.dirty:

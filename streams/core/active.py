@@ -1,0 +1,112 @@
+"""The hosts that are in memory: loaded as they are needed, dropped when they rest and there are too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from schemas.records import Kind
+from streams.core import policy as bounds
+from streams.core.hosts import HostState, allow_for_skew, counted, decode_host
+from streams.core.rules.urls import host_id
+from streams.core.turn import Family, HostSlot, Reads
+
+_IDS_MAX = 65_536
+
+
+class Hosts:
+    """By host_id. What is dropped is durable: it comes back as it was."""
+
+    def __init__(
+        self, reads: Reads, hosts_max: int = bounds.ACTIVE_HOSTS_MAX, *, epoch: int = 0, clock_skew_ms: int = 0
+    ) -> None:
+        self._reads = reads
+        self._epoch, self._clock_skew_ms = epoch, clock_skew_ms
+        self._hosts_max = hosts_max
+        self._slots: dict[bytes, HostSlot] = {}
+        self.on_load: Callable[[bytes, HostState], None] | None = None  # what is derived is made anew
+        self._unwritten: list[HostSlot] = []
+        self._ids: dict[str, bytes] = {}  # host_key → host_id, of some hosts named lately
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, host_id_: bytes) -> bool:
+        """Whether it is in memory."""
+        return host_id_ in self._slots
+
+    def slot(self, host_id_: bytes, host_key: str = "") -> HostSlot:
+        """The host; a new one when it is not known and `host_key` says its name."""
+        slot = self._slots.get(host_id_)
+        if slot is not None:
+            return slot
+        raw = self._reads.get(Family.HOST, host_id_)
+        if raw is None:
+            assert host_key, host_id_.hex()
+            slot = HostSlot(host_id_, HostState(host_key=host_key), new=True)
+        else:
+            slot = HostSlot(host_id_, decode_host(raw), new=False)
+            allow_for_skew(slot.state, self._epoch, self._clock_skew_ms)
+            slot.counted = counted(slot.state)
+            for lease in slot.state.in_flight.values():
+                if lease.kind is not Kind.ROBOTS:
+                    slot.rows[lease.url_id] = None
+        assert not host_key or slot.state.host_key == host_key, (host_key, slot.state.host_key)
+        self._slots[host_id_] = slot
+        if self.on_load is not None:
+            self.on_load(host_id_, slot.state)
+        return slot
+
+    def named(self, host_key: str) -> HostSlot:
+        return self.slot(self.id_of(host_key), host_key)
+
+    def id_of(self, host_key: str) -> bytes:
+        """As `host_id`, remembered."""
+        found = self._ids.get(host_key)
+        if found is None:
+            if len(self._ids) >= _IDS_MAX:
+                self._ids.clear()
+            found = self._ids[host_key] = host_id(host_key)
+        return found
+
+    def known(self, host_id_: bytes) -> HostSlot | None:
+        """The host if it is in memory or durable; never a new one."""
+        if host_id_ in self._slots or self._reads.get(Family.HOST, host_id_) is not None:
+            return self.slot(host_id_)
+        return None
+
+    def in_memory(self) -> Iterable[HostSlot]:
+        return self._slots.values()
+
+    def drop_resting(self) -> None:
+        """Called between turns: forget hosts that have nothing in flight, oldest first, down to the bound.
+
+        One whose counts of URL templates are not written yet stays until `unwritten_templates` was asked for them.
+        """
+        self._unwritten = []
+        excess = len(self._slots) - self._hosts_max
+        if excess <= 0:
+            return
+        # A tenth more than needed, so that the walk past hosts that must stay is not made after every turn.
+        wanted = excess + self._hosts_max // 10
+        resting: list[bytes] = []
+        for host_id_, slot in self._slots.items():
+            if slot.dirty or slot.state.in_flight:
+                continue
+            if slot.templates_unsaved:
+                self._unwritten.append(slot)
+            else:
+                resting.append(host_id_)
+            if len(resting) + len(self._unwritten) >= wanted:
+                break
+        for host_id_ in resting:
+            del self._slots[host_id_]
+
+    def unwritten_templates(self) -> list[HostSlot]:
+        """The hosts that could not be forgotten; each turn writes what holds them."""
+        unwritten, self._unwritten = self._unwritten, []
+        return unwritten
+
+    def forget(self) -> None:
+        """After a turn that was not committed: what is durable is the truth."""
+        self._slots.clear()
+        self._unwritten = []
