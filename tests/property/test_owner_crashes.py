@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,9 +159,6 @@ def test_polite_and_complete_whatever_goes_wrong(seed: int) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_windows_of_the_back_queues_are_as_good_as_the_queues(seed: int) -> None:
     """Protects the same with windows of two URLs, so that refills and evictions happen all the time."""
-    window_max = backqueue.WINDOW_URLS_MAX
-    backqueue.WINDOW_URLS_MAX = 2  # type: ignore[attr-defined]
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(backqueue, "WINDOW_URLS_MAX", 2)
         _run(seed)
-    finally:
-        backqueue.WINDOW_URLS_MAX = window_max  # type: ignore[attr-defined]
