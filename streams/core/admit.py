@@ -157,8 +157,7 @@ class Admission:
         reason = templates.count(template(url), url_id_, self._policy.traps)
         slot.templates_unsaved += 1
         if slot.templates_unsaved >= bounds.TEMPLATES_UNSAVED_MAX or len(templates.paused) != paused:
-            slot.templates_unsaved = 0
-            turn.writes.append((Family.TEMPLATES, slot.host_id, encode_templates(templates)))
+            write_templates(turn, slot)
         slot.state.paused_patterns = len(templates.paused)
         turn.touch(slot)
         return reason is not None
@@ -192,6 +191,12 @@ class Admission:
             slot.rows[key[-16:]] = row  # its result is to complete this row, not the one from before
         elif row.place and row.place[0] == QueueClass.NEW:
             requeue(turn, slot, key, row, QueueClass.NEW, 0)
+
+
+def write_templates(turn: Turn, slot: HostSlot) -> None:
+    """Make the counts of the host's URL templates durable, with everything counted so far."""
+    slot.templates_unsaved = 0
+    turn.writes.append((Family.TEMPLATES, slot.host_id, encode_templates(slot.templates)))
 
 
 def priority_of(found: DiscoveredUrl) -> int:

@@ -198,7 +198,7 @@ class Completion:
     ) -> None:
         hosts.count_status(slot.state, row.status, status)
         row.status, row.visit = status, visit
-        row.version, row.attempt, row.failures, row.lost = lease.url_version, 0, 0, 0
+        row.version, row.attempt, row.failures, row.troubles, row.lost = lease.url_version, 0, 0, 0, 0
         requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + interval_ms)
 
     def _settle(
@@ -245,9 +245,12 @@ class Completion:
         else:
             hosts.failed(host, result, now_ms, self._jitter)
         row.version, row.attempt = lease.url_version, lease.attempt + 1
-        row.failures += 1
         delays = bounds.RETRY_DELAYS_MS
-        if row.failures > (bounds.TROUBLED_RETRIES_MAX if in_trouble else len(delays)):
+        if in_trouble:  # counted apart: a busy host's 429s do not use up the tries of a URL that then fails
+            row.troubles += 1
+        else:
+            row.failures += 1
+        if row.troubles > bounds.TROUBLED_RETRIES_MAX or row.failures > len(delays):
             self._give_up(turn, slot, key, row, lease, result.error or str(result.status), result)
             return
         wait = 0 if in_trouble else delays[min(row.failures, len(delays)) - 1]

@@ -133,8 +133,9 @@ def explain_url(
     hops = f", {_count(row.redirect_hops, 'redirect')} on the way" if row.redirect_hops else ""
     away = f", {_count(row.depth, 'link')} from a seed" if row.depth else ""
     sentences.append(("found", f"as a {row.source.value}{away}{hops}"))
-    if row.failures:
-        sentences.append(("failures", f"{row.failures} in a row; the next try is number {row.attempt + 1}"))
+    failures = row.failures + row.troubles
+    if failures:
+        sentences.append(("failures", f"{failures} in a row; the next try is number {row.attempt + 1}"))
     visit = row.visit
     if visit is not None:
         what = (

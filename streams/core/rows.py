@@ -96,10 +96,11 @@ class UrlRow(msgspec.Struct, array_like=True, gc=False):
     place: bytes = b""
     version: int = 0  # of the last granted visit that came to a result or was lost
     attempt: int = 0  # of the next lease of that version; 0: the next grant is a new version
-    failures: int = 0  # consecutive, of this version
+    failures: int = 0  # of this version, but for 429 and 503
     lost: int = 0  # consecutive leases that never came back
     lastmod_ms: int | None = None
     visit: Visit | None = None
+    troubles: int = 0  # 429 and 503, of this version; `failures` counts all others
 
 
 def rank(priority: int, depth: int) -> int:

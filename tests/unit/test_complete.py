@@ -268,6 +268,21 @@ def test_trouble_of_one_url_ends_in_a_dead_letter_too() -> None:
     assert len(turn.dead) == 1
 
 
+def test_trouble_and_other_failures_are_counted_apart() -> None:
+    """Protects a URL of a busy host from being given up at its first broken connection, and both from no end."""
+    world, lease = world_with_lease()
+    for _ in range(6):
+        world.turn(answer(lease, world.now_ms, Outcome.RETRY, 429), leases_max=0)
+        lease = lease_again(world)
+    for delay_ms in bounds.RETRY_DELAYS_MS:
+        turn = world.turn(answer(lease, world.now_ms, Outcome.RETRY, 500), leases_max=0)
+        assert not turn.dead
+        assert 0 <= due_in_ms(world) - delay_ms < 1_000
+        lease = lease_again(world)
+    assert world.turn(answer(lease, world.now_ms, Outcome.RETRY, 500), leases_max=0).dead
+    assert (row_of(world).failures, row_of(world).troubles) == (0, 0)
+
+
 def test_a_lease_that_was_not_started_is_leased_again_at_no_charge() -> None:
     """Protects a URL from our own slowness: no failure is counted, the version stands."""
     world, lease = world_with_lease()

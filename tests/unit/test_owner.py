@@ -10,7 +10,7 @@ from schemas.records import FetchLease, Outcome, Source
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
-from streams.core.policy import CrawlPolicy, Politeness
+from streams.core.policy import CrawlPolicy, Politeness, TrapLimits
 from streams.core.rows import Status
 from streams.core.rules.urls import host_id, url_id
 from streams.core.turn import Family
@@ -249,6 +249,19 @@ def test_resting_hosts_are_dropped_and_come_back_as_they_were() -> None:
     assert sorted(asked) == sorted(f"{name}/{n}" for name in names for n in range(3))
     assert world.owner.totals.queued_revisit == 180
     assert world.owner.next_pending_ms(world.now_ms, world.now_ms + 1) > world.now_ms
+
+
+def test_a_dropped_host_keeps_the_counts_of_its_templates() -> None:
+    """Protects the trap limits of many small hosts: what was counted last is not forgotten with them."""
+    traps = TrapLimits(template_urls_max=20, sample_every=1 << 30)
+    world = World(msgspec.structs.replace(OPEN, traps=traps))
+    world.owner.hosts._hosts_max = 10
+    names = [f"http://h{n}.test" for n in range(40)]
+    for start in range(0, 60, 10):
+        for name in names:
+            world.turn([found(f"{name}/{n}", Source.LINK) for n in range(start, start + 10)], leases_max=0)
+            assert len(world.owner.hosts) <= 13
+    assert [world.host(name).known for name in names] == [20] * 40
 
 
 def test_watching_leases_needs_one_entry_a_host() -> None:
