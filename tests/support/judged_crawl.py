@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 import msgspec
 
 from tests.support import judge_web
 from tests.support.access_log_oracle import Breach
-from tests.support.crawls import crawl_words, kill, start
+from tests.support.crawls import COMMAND, crawl_words
 from tests.support.judge import Line, Policies, judge, read_lines
 from tests.support.site import PROJECT
 
@@ -24,7 +24,7 @@ DRAIN_S_MAX = 180.0  # after the time limit of a run: what is in flight comes ba
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """`retry_afters`, `robots_refused`: requests that were answered so; a crawl that meets none shows nothing."""
+    """What was asked and how it was answered: a crawl that meets no kind of answer shows nothing of it."""
 
     requests: int
     hosts: int
@@ -91,15 +91,17 @@ def judged_crawl(folder: Path, *, seconds: int, kills: int, delay_ms: int) -> Ju
     with JudgedSite(folder, delay_ms) as site:
         share_s = seconds / (kills + 1)
         for number in range(kills + 1):
-            with start(site.words(out, round(seconds - share_s * number))) as running:
+            said = folder / f"run-{number}.out"  # a pipe that nobody reads would stop the crawl once it is full
+            words = site.words(out, round(seconds - share_s * number))
+            with said.open("wb") as stream, _started(words, stream) as running:
                 try:
                     if number < kills:
                         site.wait_for(_has_run_for(share_s * (number + 1) * 1e3), share_s * 2 + START_S_MAX)
                     else:
-                        said, complained = running.communicate(timeout=share_s + START_S_MAX + DRAIN_S_MAX)
-                        assert running.returncode == 0, (running.returncode, said[-2_000:], complained[-4_000:])
+                        running.wait(share_s + START_S_MAX + DRAIN_S_MAX)
+                        assert running.returncode == 0, (running.returncode, said.read_text()[-4_000:])
                 finally:
-                    kill(running)
+                    running.kill()
     lines = read_lines(site.log_path)
     policies = msgspec.json.decode(site.policies_path.read_bytes(), type=Policies)
     return Judged(
@@ -110,6 +112,10 @@ def judged_crawl(folder: Path, *, seconds: int, kills: int, delay_ms: int) -> Ju
         robots_answers=sum(line.path.startswith("/robots") for line in lines),
         breaches=judge(lines, policies),
     )
+
+
+def _started(words: Sequence[str], stream: BinaryIO) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*COMMAND, *words], cwd=PROJECT, stdout=stream, stderr=stream)
 
 
 def _has_run_for(span_ms: float) -> Callable[[Sequence[Line]], bool]:
