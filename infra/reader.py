@@ -18,17 +18,20 @@ from connectors.exports import PageRow, place
 from infra.folder import DATABASE, read_status
 from schemas.records import DeadLetter, DiscoveredUrl, Source
 from streams.core.admit import Admission, Memo
+from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.explain import Sentence, explain_host, explain_unknown, explain_url
-from streams.core.explain_policy import explain_block, explain_words
+from streams.core.explain_policy import explain_block, explain_budget, explain_groups, explain_words
 from streams.core.failures import UsageError
 from streams.core.host_policy import Change, Policies, Standing, history
 from streams.core.hosts import HostState, decode_host
+from streams.core.permits import decode_host_permits
 from streams.core.policy import CrawlPolicy
 from streams.core.progress import Counts, Progress
 from streams.core.rows import HOST_ID_BYTES, QueueClass, Status, UrlRow, decode_row, due_ms_of
 from streams.core.rules.robots import RobotsRules
 from streams.core.rules.scope import Scope
 from streams.core.rules.urls import host_id, host_key, host_name, normalize, url_id
+from streams.core.sharing import HOST_KEY
 from streams.core.turn import Family
 
 _decode_seeds = msgspec.msgpack.Decoder(tuple[str, ...]).decode
@@ -159,7 +162,16 @@ class Reader:
             if host is not None:
                 sentences += explain_host(host, now_ms, self._policy)
                 sentences += explain_words(self.policies.matching(key), host.policy_version)
+                sentences += self._shared(key, now_ms)
         return sentences or [("now", f"{named}: the crawl does not know this host")]
+
+    def _shared(self, key: str, now_ms: int) -> list[Sentence]:
+        """What the host shares with others: the limits of its groups, and the crawl's daily budget."""
+        raw = self._db.get(Family.GROUP, HOST_KEY + host_id(key))
+        permits = None if raw is None else decode_host_permits(raw)
+        spent = self._db.get(Family.OWNER, BUDGET_KEY)
+        budget = Budget(self._policy.budget, None if spent is None else decode_spent(spent))
+        return explain_groups(permits, now_ms) + explain_budget(budget, now_ms)
 
     def _explain_url(self, url: str, now_ms: int) -> list[Sentence]:
         row, host = self._row(url), self._host(host_key(url))

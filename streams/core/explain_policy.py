@@ -6,9 +6,13 @@ import datetime
 from collections.abc import Sequence
 
 from schemas.records import HostPolicy
+from streams.core.budget import Budget
 from streams.core.host_policy import Blocked, Change, Standing, Word
 from streams.core.hosts import NEVER_MS, HostState
+from streams.core.permits import HostPermits, Phase
 from streams.core.policy import Politeness
+from streams.core.rows import QueueClass
+from streams.core.sharing import describe
 
 Sentence = tuple[str, str]
 """(label, sentence)."""
@@ -39,6 +43,37 @@ def explain_block(host: HostState | None, url: str) -> list[Sentence]:
         return [("operator", "the host is paused: nothing of it is fetched until it is resumed")]
     pattern = Blocked().by(override.blocked_patterns, url)
     return [] if pattern is None else [("operator", f"blocked by the pattern {pattern}")]
+
+
+def explain_groups(permits: HostPermits | None, now_ms: int) -> list[Sentence]:
+    """The permits of a host that shares limits with others."""
+    if permits is None:
+        return []
+    sentences: list[Sentence] = []
+    if permits.address:
+        believed = f"until {instant(permits.address_until_ms)}" if permits.address_until_ms > now_ms else "no longer"
+        sentences.append(("address", f"{permits.address}, believed {believed}"))
+    for group, permit in permits.permits.items():
+        if permit.phase is Phase.ASKED:
+            said = f"waits for its turn since {instant(permit.since_ms)}: the limit is shared by all hosts of it"
+        else:
+            said = f"has leave for one request until {instant(permit.until_ms)}"
+        sentences.append((group.partition(":")[0], f"{group}: {said}"))
+    return sentences
+
+
+def explain_budget(budget: Budget, now_ms: int) -> list[Sentence]:
+    """What is left of the crawl's daily budget, for the classes that have one."""
+    said = []
+    for queue, what in (
+        (QueueClass.NEW, "new URLs"),
+        (QueueClass.RETRY, "retries"),
+        (QueueClass.REVISIT, "known URLs"),
+    ):
+        left = budget.left(queue, now_ms)
+        if left is not None:
+            said.append(f"{left} requests for {what}" if left else f"none for {what} until the next day")
+    return [("all hosts", f"left of today's budget (UTC): {', '.join(said)}")] if said else []
 
 
 def describe_change(change: Change) -> str:
@@ -78,7 +113,9 @@ def configuration(politeness: Politeness) -> str:
     said = (
         f"delay {politeness.delay_ms} ms, {politeness.concurrency} at once, {politeness.budget_per_day} requests a day"
     )
-    return said if politeness.respect_robots else said + ", robots.txt not obeyed"
+    if not politeness.respect_robots:
+        said += ", robots.txt not obeyed"
+    return "; ".join((said, *describe(politeness)))
 
 
 def instant(ms: int) -> str:

@@ -43,7 +43,7 @@ PERMIT_MESSAGES = frozenset(
     {OwnerMessageKind.PERMIT_ASKED, OwnerMessageKind.PERMIT_GRANTED, OwnerMessageKind.PERMIT_RETURNED}
 )
 ADDRESS, DOMAIN = "addr:", "domain:"
-_GROUP_KEY, _HOST_KEY = b"g", b"h"  # of Family.GROUP: group → GroupState, host_id → HostPermits
+GROUP_KEY, HOST_KEY = b"g", b"h"  # of Family.GROUP: group → GroupState, host_id → HostPermits
 
 
 class Readiness(Protocol):
@@ -196,12 +196,12 @@ class Sharing:
     def record(self, turn: Turn) -> None:
         """What this turn changed becomes durable with it."""
         for host_id_ in self._dirty:
-            turn.writes.append((Family.GROUP, _HOST_KEY + host_id_, encode_host_permits(self._hosts[host_id_])))
+            turn.writes.append((Family.GROUP, HOST_KEY + host_id_, encode_host_permits(self._hosts[host_id_])))
         for key in self._dirty_groups:
             group = self._groups[key]
             state = None if group.idle(turn.now_ms) else encode_group(group.state)
             group.dirty = False
-            turn.writes.append((Family.GROUP, _GROUP_KEY + key.encode(), state))
+            turn.writes.append((Family.GROUP, GROUP_KEY + key.encode(), state))
         self._dirty.clear()
         self._dirty_groups.clear()
 
@@ -214,18 +214,12 @@ class Sharing:
             for group in [key for key, group in self._groups.items() if not group.waiting()]:
                 del self._groups[group]
 
-    def waits_for(self, slot_id: bytes) -> str | None:
-        """The group whose permit the host has asked for."""
-        host = self._hosts.get(slot_id)
-        permits = {} if host is None else host.permits
-        return next((group for group, permit in permits.items() if permit.phase is Phase.ASKED), None)
-
     # --- below ----------------------------------------------------------------------------------------------------
 
     def _host(self, slot: HostSlot) -> HostPermits:
         host = self._hosts.get(slot.host_id)
         if host is None:
-            raw = self._reads.get(Family.GROUP, _HOST_KEY + slot.host_id)
+            raw = self._reads.get(Family.GROUP, HOST_KEY + slot.host_id)
             host = HostPermits(slot.state.host_key) if raw is None else decode_host_permits(raw)
             for group in [group for group, permit in host.permits.items() if permit.phase is Phase.ASKED]:
                 del host.permits[group]  # whoever was asked may have forgotten it; a new asking ends the old one
@@ -263,7 +257,7 @@ class Sharing:
             limit = self.address_limit if key.startswith(ADDRESS) else self.domain_limit
             if limit is None:
                 return None
-            raw = self._reads.get(Family.GROUP, _GROUP_KEY + key.encode())
+            raw = self._reads.get(Family.GROUP, GROUP_KEY + key.encode())
             group = Group(limit, self._permit_ms, None if raw is None else decode_group(raw))
             self._groups[key] = group
         return group

@@ -52,6 +52,8 @@ def test_off_by_default() -> None:
     assert len(leases) == len(HOSTS)
     assert {lease.permitted_address for lease in leases} == {None}
     assert describe(Politeness()) == []
+    (said,) = describe(Politeness(domain_delay_ms=9))
+    assert said == "1 at once and 9 ms between for all hosts of one registrable domain"
 
 
 def test_hosts_of_one_address_are_asked_one_after_the_other() -> None:
