@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from pathlib import Path
 
 import msgspec
 
-from streams.core.failures import CrawlError
+from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.progress import Progress
 
 FORMAT = 1
 MANIFEST, LOCK, STATUS, DATABASE = "crawl.json", "lock", "status.json", "db"
 PART = ".part"
+WRITTEN = (LOCK, MANIFEST, f"{DATABASE}/CURRENT", "warc", "parsed")  # what a running crawl counts on
+_CRAWL_ID = re.compile(r"[0-9a-f]{1,16}")  # it goes into the segments' names
 PLACES = (
     ("pages, WARC", "warc/"),
     ("text and links, WARC", "parsed/"),
@@ -37,6 +40,7 @@ class Folder:
     def __init__(self, root: Path, *, now_ms: int) -> None:
         """Make or take the folder. Raises CrawlError: another version's, held, unreadable, not a crawl's."""
         self.root = root
+        self._seen: set[str] = set()  # of WRITTEN, by an earlier look
         try:
             _make_durably(root)
             self._refuse_foreign()
@@ -91,9 +95,31 @@ class Folder:
         return manifest
 
     def publish(self, progress: Progress) -> None:
-        """For `headrace status`, in another process. A view: not synced, and a full disk does not end a run for it."""
+        """For `headrace status`, in another process. A view: not synced, and a full disk does not end a run for it.
+
+        Raises CrawlError when what the crawl writes to lies in the folder no more: the files that are open would go on
+        taking pages for hours, in a place that nobody can reach.
+        """
+        there = {name for name in WRITTEN if self._is_there(name)}
+        gone = min(self._seen - there, default=None)
+        self._seen |= there
+        if gone is not None:
+            raise CrawlError(
+                f"{self.root}: needed the folder that the crawl began in, but {gone} is there no more; put it back and"
+                " start again: the crawl goes on from what was committed",
+                EXIT_FAILED,
+            )
         with contextlib.suppress(OSError):
             write_whole(self.root / STATUS, msgspec.json.encode(progress), sync=False)
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            found = os.stat(self.root / name)
+        except FileNotFoundError:
+            return False
+        except OSError:  # not to be seen now, which does not say that it is gone
+            return name in self._seen
+        return name != LOCK or os.path.samestat(found, os.fstat(self._lock))
 
     def close(self) -> None:
         os.ftruncate(self._lock, 0)
@@ -137,6 +163,11 @@ def read_manifest(root: Path) -> Manifest | None:
         raise CrawlError(
             f"{root}: needed a folder of format {FORMAT}, got format {manifest.format}; use the version of Headrace"
             " that made it, or start anew in another folder with --out"
+        )
+    if _CRAWL_ID.fullmatch(manifest.crawl_id) is None:
+        raise CrawlError(
+            f"{root / MANIFEST}: needed the crawl's id in hexadecimal, got {manifest.crawl_id!r}; the folder is damaged"
+            " or not a crawl's"
         )
     return manifest
 

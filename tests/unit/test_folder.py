@@ -5,9 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from infra.folder import FORMAT, LOCK, MANIFEST, STATUS, Folder, is_held, read_manifest, read_status, write_whole
+from infra.folder import (
+    FORMAT,
+    LOCK,
+    MANIFEST,
+    STATUS,
+    Folder,
+    Manifest,
+    is_held,
+    read_manifest,
+    read_status,
+    write_whole,
+)
 from streams.core.failures import CrawlError
 from streams.core.progress import Progress
 
@@ -82,6 +94,42 @@ def test_status_is_told_only_while_somebody_holds_the_folder(tmp_path: Path) -> 
     folder.publish(Progress(pages=8))
     folder.close()
     assert read_status(tmp_path / "c") is None
+
+
+@pytest.mark.parametrize("name", ["", "lock", MANIFEST, "db", "db/CURRENT", "warc", "parsed"])
+def test_a_folder_that_is_taken_away_ends_the_run_within_a_second(name: str, tmp_path: Path) -> None:
+    """Protects hours of pages from being written to files that nobody can reach any more."""
+    root = tmp_path / "c"
+    folder = Folder(root, now_ms=1)
+    for place in ("warc", "parsed", "db"):
+        (root / place).mkdir()
+    (root / "db" / "CURRENT").write_text("MANIFEST-000001\n")
+    folder.publish(Progress(pages=7))
+    (root / name).rename(tmp_path / "elsewhere")
+    with pytest.raises(CrawlError, match="is there no more"):
+        folder.publish(Progress(pages=8))
+    folder.close()
+
+
+def test_another_folder_in_the_place_of_the_first_is_not_taken_for_it(tmp_path: Path) -> None:
+    """Protects a crawl that was moved aside from a run that tells its progress in the folder that came after."""
+    root = tmp_path / "c"
+    folder = Folder(root, now_ms=1)
+    folder.publish(Progress(pages=7))
+    root.rename(tmp_path / "elsewhere")
+    Folder(root, now_ms=2).close()
+    with pytest.raises(CrawlError, match="is there no more"):
+        folder.publish(Progress(pages=8))
+    folder.close()
+
+
+@pytest.mark.parametrize("crawl_id", ["", "../x", "a b", "1a\n", "G", "1" * 17])
+def test_a_manifest_whose_id_could_not_name_a_file_is_damaged(crawl_id: str, tmp_path: Path) -> None:
+    """Protects what lies beside the folder: the id goes into the names of segments."""
+    Folder(tmp_path / "c", now_ms=1).close()
+    (tmp_path / "c" / MANIFEST).write_bytes(msgspec.json.encode(Manifest(FORMAT, crawl_id, 1)))
+    with pytest.raises(CrawlError, match="crawl's id"):
+        Folder(tmp_path / "c", now_ms=2)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
