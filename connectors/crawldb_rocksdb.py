@@ -35,6 +35,7 @@ _OWNER_FAMILIES = {
 _META, _CONTENT, _LOG = "meta", "content", "log"
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
 
+_RESTATED = "rocksdict-config.json"  # what rocksdict writes at each opening
 _BLOCK_CACHE_BYTES = 64 << 20
 _MEMTABLES_BYTES = 96 << 20  # all column families together
 _WAL_BYTES_MAX = 256 << 20
@@ -58,6 +59,8 @@ class CrawlDb:
         access = AccessType.read_write()
         if secondary is not None:
             access = AccessType.secondary(str(secondary))
+            if not os.access(path, os.W_OK):
+                path = _linked(path, secondary / "linked")
         elif read_only:
             access = AccessType.read_only(False)
         cache = Cache(cache_bytes)
@@ -221,6 +224,18 @@ class CrawlDb:
         with contextlib.suppress(Exception):  # rocksdict has no narrower class; every commit lies synced in the log
             self._db.close()
         self._mark.close()
+
+
+def _linked(path: Path, linked: Path) -> Path:
+    """The files as links in a folder of our own: rocksdict writes one of its own beside them, even for a reader."""
+    try:
+        linked.mkdir(parents=True)
+        for name in os.listdir(path):
+            if name != _RESTATED:
+                (linked / name).symlink_to((path / name).resolve())
+    except OSError as error:
+        raise _not_opened(path, error) from error
+    return linked
 
 
 def _refuse_if_commits_are_lost(path: Path, committed: int, cache: Cache) -> None:

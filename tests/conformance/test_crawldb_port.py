@@ -201,3 +201,17 @@ def _opened(path: Path) -> Iterator[CrawlDb]:
         yield db
     finally:
         db.close()
+
+
+def test_a_reader_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crawl on a read-only disk, or of another user, is read; nothing is written beside its files."""
+    db = CrawlDb(tmp_path / "db")
+    db.commit([(Family.HOST, HOSTS[1], b"one")])
+    db.close()
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "db").iterdir()}
+    monkeypatch.setattr("connectors.crawldb_rocksdb.os.access", lambda path, mode: False)  # a superuser may always
+    reader = CrawlDb(tmp_path / "db", secondary=tmp_path / "scratch")
+    reader.catch_up()
+    assert list(reader.hosts()) == [(HOSTS[1], b"one")]
+    reader.close()
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "db").iterdir()} == before
