@@ -42,6 +42,9 @@ VERBS = (
     Verb("check", "streams.cli.check", "robots|url|page|sitemap", "what Headrace makes of one input"),
     Verb("demo", "streams.cli.demo", "", "crawl a small web that it serves itself: half a minute, no network"),
     Verb("bench", "streams.cli.bench", "frontier|seen", "what the frontier and the seen test cost on this machine"),
+    Verb(
+        "simulate", "streams.cli.simulate", "[--seeds N]", "crawl a made-up web in virtual time, with faults everywhere"
+    ),
     Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
     Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),
 )

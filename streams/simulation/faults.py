@@ -42,6 +42,30 @@ KINDS: dict[str, tuple[float, str]] = {
     "stored_repeated": (0.05, "a stored body"),
 }
 
+# What the web does by itself, and what follows from another fault: counted, not drawn here.
+WEB_KINDS = {
+    "redirect": "a request",
+    "redirect_loop": "a request",
+    "trap_page": "a request",
+    "slow_answer": "a request, some longer than a lease lasts",
+    "failed_answer": "a request: reset, time out, cut, 500",
+    "host_down": "a request that no host hears",
+    "dns_private": "a request that is refused",
+    "address_changed": "a request under a permit for another address",
+    "busy_bare": "a request: 429 or 503",
+    "retry_after_seconds": "a request: 429 or 503",
+    "retry_after_date": "a request: 429 or 503",
+    "robots_hop": "a robots.txt, elsewhere",
+    "robots_broken": "a robots.txt: 500",
+    "robots_busy": "a robots.txt: 429",
+    "robots_expires_soon": "a robots.txt, in ten minutes",
+    "lease_redelivered": "a handing over between fetchers",
+    "owner_fenced": "a stopped owner's transaction",
+    "policy_changed": "an operator's word on a host",
+}
+
+OPPORTUNITIES = {kind: opportunity for kind, (_, opportunity) in KINDS.items()} | WEB_KINDS
+
 
 class Faults:
     """Asked at each opportunity whether a fault comes; counts those that did."""

@@ -11,7 +11,7 @@ from streams.core.policy import CrawlPolicy
 from streams.core.rows import HOST_ID_BYTES, QueueClass, decode_row, due_ms_of
 from streams.core.rules.urls import host_id
 from streams.core.turn import Family
-from streams.simulation.loop import Violation
+from streams.simulation.loop import START_MS, Violation
 from streams.simulation.politeness_judge import PolitenessJudge
 from streams.simulation.store import Store
 
@@ -26,30 +26,39 @@ class FlowJudge:
     def __init__(self, policy: CrawlPolicy, politeness: PolitenessJudge, *, leases_max: int, parses_max: int) -> None:
         self._policy, self._politeness = policy, politeness
         self._leases_max, self._parses_max = leases_max, parses_max
-        self._open_ms = 0  # time with capacity, in all
-        self._opened_ms: int | None = None
-        self._asked: dict[str, tuple[int, int]] = {}  # host → (instant, time with capacity) of the last lease
+        self._shut: list[tuple[int, int]] = []  # (from, to) of times without capacity
+        self._shut_ms: int | None = START_MS  # since when there is none
+        self._asked: dict[str, int] = {}  # host → when its last lease was granted
         self.lags_ms: list[int] = []
+        self.slowed = 0  # high-priority leases of hosts that go at a fraction of their pace, after trouble
 
     # --- capacity --------------------------------------------------------------------------------------------------
 
     def capacity(self, there: bool, now_ms: int) -> None:
         """Whether a lease could be granted from now on."""
-        if there and self._opened_ms is None:
-            self._opened_ms = now_ms
-        elif not there and self._opened_ms is not None:
-            self._open_ms += now_ms - self._opened_ms
-            self._opened_ms = None
+        if there and self._shut_ms is not None:
+            if now_ms > self._shut_ms:
+                self._shut.append((self._shut_ms, now_ms))
+            self._shut_ms = None
+        elif not there and self._shut_ms is None:
+            self._shut_ms = now_ms
 
-    def _open_until(self, now_ms: int) -> int:
-        return self._open_ms + (0 if self._opened_ms is None else now_ms - self._opened_ms)
+    def _open_ms(self, since_ms: int, now_ms: int) -> int:
+        """Time with capacity between two instants."""
+        open_ms = now_ms - since_ms
+        if self._shut_ms is not None:
+            open_ms -= now_ms - max(since_ms, self._shut_ms)
+        for from_ms, to_ms in reversed(self._shut):
+            if to_ms <= since_ms:
+                break
+            open_ms -= to_ms - max(since_ms, from_ms)
+        return open_ms
 
     # --- what is told ----------------------------------------------------------------------------------------------
 
     def granted(self, lease: FetchLease, store: Store, now_ms: int) -> None:
         """Before the commit of the grant: how long had the URL been due, and its host open for it?"""
-        open_ms = self._open_until(now_ms)
-        self._asked[lease.host_key] = (now_ms, open_ms)
+        self._asked[lease.host_key] = now_ms
         if lease.kind is Kind.ROBOTS:
             return
         key = host_id(lease.host_key)
@@ -59,8 +68,12 @@ class FlowJudge:
         row = decode_row(raw)
         if row.priority < HIGH_PRIORITY or not row.place:
             return
-        since_ms = max(row.discovered_ms, due_ms_of(row.place), *store.waits(key))
-        self.lags_ms.append(max(0, min(now_ms - since_ms, open_ms)))
+        at_its_pace, *waits_ms = store.waits(key)
+        if not at_its_pace:
+            self.slowed += 1
+            return
+        since_ms = max(row.discovered_ms, due_ms_of(row.place), *waits_ms)
+        self.lags_ms.append(max(0, self._open_ms(min(since_ms, now_ms), now_ms)))
 
     def bounded(self, leases: int, parses: int) -> None:
         """What is out and what waits: leases to be fetched, bodies to be parsed."""
@@ -71,7 +84,6 @@ class FlowJudge:
 
     def look(self, store: Store, now_ms: int) -> None:
         """Whether any host has work that could be done and is not."""
-        open_ms = self._open_until(now_ms)
         for key, state in store.host_states():
             if state.in_flight or (state.override is not None and (state.override.paused or state.override.deleted)):
                 continue
@@ -82,9 +94,8 @@ class FlowJudge:
             day, day_ms = now_ms // bounds.DAY_MS, now_ms % bounds.DAY_MS
             if seen.granted[day] >= self._policy.politeness.budget_per_day - 2:
                 continue
-            asked_ms, asked_open_ms = self._asked.get(state.host_key, (0, 0))
-            since_ms = max(since_ms, asked_ms, seen.quiet_until_ms)
-            idle_ms = min(now_ms - since_ms, open_ms - asked_open_ms)
+            since_ms = max(since_ms, self._asked.get(state.host_key, 0), seen.quiet_until_ms)
+            idle_ms = self._open_ms(since_ms, now_ms) if since_ms < now_ms else 0
             if seen.granted[day - 1] >= self._policy.politeness.budget_per_day - 2:
                 idle_ms = min(idle_ms, day_ms)
             if idle_ms > self._idle_ms_max(state.host_key):

@@ -32,6 +32,7 @@ class Report(msgspec.Struct):
     virtual_h: float = 0.0
     injected: dict[str, int] = {}
     lags_ms: list[int] = []  # of high-priority URLs, where there was capacity for all
+    slowed: int = 0  # leases that are not among them: of hosts that go at a fraction of their pace
     digest: str = ""
     rule: str = ""  # the rule that was broken, "" when none was
     violation: str = ""
@@ -88,7 +89,8 @@ def simulate(seed: int, run_ms: int = RUN_MS) -> Report:
     report.completions = setting.judges.books.completions
     report.virtual_h = (loop.now_ms - START_MS) / bounds.HOUR_MS
     report.injected = faults.injected
-    report.lags_ms = setting.judges.flow.lags_ms if plenty and policy.politeness.budget_per_day > 10_000 else []
+    if plenty and policy.politeness.budget_per_day > 10_000:
+        report.lags_ms, report.slowed = setting.judges.flow.lags_ms, setting.judges.flow.slowed
     report.digest = loop.digest()
     return report
 

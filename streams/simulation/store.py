@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors.crawldb_memory import MemoryCrawlDb
-from streams.core.hosts import HostState, decode_host
+from streams.core.hosts import ALLOTMENT_FULL, HostState, decode_host
 from streams.core.turn import Family
 
 
@@ -16,11 +16,11 @@ class Store(MemoryCrawlDb):
         for key, raw in self.hosts():
             yield key, decode_host(raw)
 
-    def waits(self, host_id: bytes) -> tuple[int, int]:
-        """Until when the host was not to be asked: its backoff's end, and when its rules came."""
+    def waits(self, host_id: bytes) -> tuple[bool, int, int]:
+        """Whether the host goes at its whole pace, its backoff's end, and when its rules came."""
         raw = self.get(Family.HOST, host_id)
         if raw is None:
-            return 0, 0
+            return True, 0, 0
         state = decode_host(raw)
         robots = state.robots
-        return state.backoff_until_ms, 0 if robots is None else robots.fetched_ms
+        return state.allotment == ALLOTMENT_FULL, state.backoff_until_ms, 0 if robots is None else robots.fetched_ms

@@ -77,6 +77,8 @@ class Host:
         self.turns_at_ms = random.randrange(START_MS, end_ms)
         self.speed_ms = random.choice((20, 80, 400))
         self.spells = self._spells(random, end_ms)
+        if self.robots in ("broken", "busy"):  # from the first day on, since robots.txt is asked but once a day
+            self.spells.append((START_MS, START_MS + random.choice((2, 30, 300)) * MINUTE_MS))
 
     @staticmethod
     def _spells(random: Random, end_ms: int) -> list[tuple[int, int]]:
