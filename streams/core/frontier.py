@@ -121,7 +121,7 @@ class Frontier:
         opened = max(opened, due_ms)  # robots.txt too is asked only when there is something to ask the host for
         word = self.robots_word(slot, max(now_ms, opened))
         if word in ("ask", "disallow_all"):
-            if any(lease.kind is Kind.ROBOTS for lease in host.in_flight.values()):
+            if _asks_robots(host):
                 return NEVER_MS, 0
             opened = max(opened, host.robots_wait_ms)
             if word == "disallow_all" and host.robots is not None:
@@ -186,17 +186,26 @@ class Frontier:
         return known
 
     def _grant_one(self, turn: Turn, slot: HostSlot) -> bool:
+        """A hop for another host and the host's own work take turns, so that neither waits for the end of the other."""
         host = slot.state
-        if host.hops:
-            hop, host.hops = host.hops[0], host.hops[1:]
-            self._lease_robots(turn, slot, url=hop.url, hops=hop.hops, robots_for=hop.asker)
+        if host.hops and not slot.hop_was_last:
+            self._lease_hop(turn, slot)
             return True
+        if self._grant_own(turn, slot):
+            slot.hop_was_last = False
+            return True
+        if host.hops:
+            self._lease_hop(turn, slot)
+            return True
+        return False
+
+    def _grant_own(self, turn: Turn, slot: HostSlot) -> bool:
+        host = slot.state
         word = self.robots_word(slot, turn.now_ms)
         if word == "disallow_all":
             return False
-        if word == "ask":
-            self._lease_robots(turn, slot, url=host.host_key + "/robots.txt", hops=0, robots_for="")
-            return True
+        if word == "ask" and (host.robots_wait_ms > turn.now_ms or _asks_robots(host)):
+            return False
         for _ in range(bounds.DENIED_PER_STEP_MAX):
             tail = self._choose(slot, turn.now_ms)
             if tail is None:
@@ -205,6 +214,9 @@ class Frontier:
             row = self.row(turn, key)
             assert row is not None, (host.host_key, tail.hex())
             assert row.place == tail[:PLACE_BYTES], (row.url, row.place.hex(), tail.hex())
+            if word == "ask":  # only now: a host that has nothing due is not asked for its robots.txt
+                self._lease_robots(turn, slot, url=host.host_key + "/robots.txt", hops=0, robots_for="")
+                return True
             if word == "rules" and not self.rules(slot).allows(row.url):
                 self._deny(turn, slot, key, row, "robots")
             elif not self._allowed(host, row.url):
@@ -251,6 +263,12 @@ class Frontier:
             last_modified=visit.last_modified if conditional and visit is not None else None,
         )
         assert host.in_flight
+
+    def _lease_hop(self, turn: Turn, slot: HostSlot) -> None:
+        host = slot.state
+        hop, host.hops = host.hops[0], host.hops[1:]
+        slot.hop_was_last = True
+        self._lease_robots(turn, slot, url=hop.url, hops=hop.hops, robots_for=hop.asker)
 
     def _lease_robots(self, turn: Turn, slot: HostSlot, *, url: str, hops: int, robots_for: str) -> None:
         in_flight = InFlight(
@@ -327,3 +345,7 @@ class Frontier:
         row = None if raw is None else decode_row(raw)
         turn.rows[key] = row
         return row
+
+
+def _asks_robots(host: HostState) -> bool:
+    return any(lease.kind is Kind.ROBOTS for lease in host.in_flight.values())

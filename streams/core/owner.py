@@ -19,11 +19,7 @@ from schemas.records import (
     HostPolicy,
     Kind,
     OwnerMessage,
-    OwnerMessageKind,
     ParsedPage,
-    RobotsAnswer,
-    RobotsDecision,
-    Source,
     StoredResult,
 )
 from streams.core import hosts as host_rules
@@ -33,15 +29,14 @@ from streams.core.admit import AT_ONCE_MS, Admission, Memo, requeue, write_templ
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier
-from streams.core.hosts import NEVER_MS, Hop, HostState, counted, decode_host, encode_host
+from streams.core.hosts import NEVER_MS, HostState, counted, decode_host, encode_host
 from streams.core.oversight import Oversight
 from streams.core.policy import CrawlPolicy
-from streams.core.robots_fetch import RobotsState, after_answer
+from streams.core.robots_desk import RobotsDesk
 from streams.core.route import route
 from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, encode_row
-from streams.core.rules.robots import RobotsRules
 from streams.core.rules.scope import Scope
-from streams.core.rules.urls import host_id, host_key
+from streams.core.rules.urls import host_id
 from streams.core.sharing import PERMIT_MESSAGES, sharing_of
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
 
@@ -104,7 +99,7 @@ class Owner:
         self.frontier.budget = Budget(policy.budget, None if spent is None else decode_spent(spent))
         self.sharing = self.frontier.sharing = sharing_of(reads, policy)
         self.completion = Completion(self.frontier, policy, jitter)
-        self._jitter = jitter
+        self.robots = RobotsDesk(self.frontier, self.completion, policy, jitter)
         self._expiries: list[tuple[int, bytes]] = []  # (not after any expiry of the host's leases, host_id)
         self._watched: dict[bytes, int] = {}  # host_id → the one entry in there that counts
 
@@ -237,7 +232,7 @@ class Owner:
         if isinstance(event, FetchResult):
             slot = self.hosts.named(event.host_key)
             if event.kind is Kind.ROBOTS:
-                self._robots_result(turn, slot, event)
+                self.robots.result(turn, slot, event)
             else:
                 self.completion.fetched(turn, slot, event)
             if self.sharing is not None:
@@ -321,111 +316,17 @@ class Owner:
         lease = slot.state.in_flight[lease_id]
         if lease.kind is Kind.ROBOTS:
             host_rules.return_token(slot.state, lease_id, turn.now_ms, self.policy)
-            self._robots_lost(turn, slot, lease.robots_for)
+            self.robots.lost(turn, slot, lease.robots_for)
             turn.touch(slot)
         else:
             self.completion.lost(turn, slot, lease_id)
-
-    # --- robots ---------------------------------------------------------------------------------------------------
-
-    def _robots_result(self, turn: Turn, slot: HostSlot, result: FetchResult) -> None:
-        host = slot.state
-        lease = host.in_flight.get(result.lease_id)
-        if lease is None or lease.kind is not Kind.ROBOTS:
-            turn.counts.stale += 1
-            return
-        host_rules.return_token(host, result.lease_id, turn.now_ms, self.policy)
-        turn.touch(slot)
-        self.completion.log(turn, slot, result, lease)
-        answer = result.robots
-        if answer is None:  # nothing was asked: the lease expired before it could be started, or finds the address
-            self._robots_lost(turn, slot, lease.robots_for)
-            return
-        bump(turn.counts.completed, "robots")
-        if answer.decision is not RobotsDecision.DISALLOW_ALL:
-            host_rules.went_well(host, result)
-        elif result.status in (429, 503):
-            host_rules.troubled(host, result, turn.now_ms, self._jitter)
-        else:
-            host_rules.failed(host, result, turn.now_ms, self._jitter)
-        asker = lease.robots_for or host.host_key
-        if answer.decision is RobotsDecision.HOP and result.redirect_target is not None:
-            target = result.redirect_target
-            turn.messages.append(
-                OwnerMessage(
-                    to_key=host_key(target),
-                    from_key=asker,
-                    kind=OwnerMessageKind.ROBOTS_HOP,
-                    url=target,
-                    hops=lease.hops + 1,
-                )
-            )
-            if asker == host.host_key:
-                host.robots_wait_ms = turn.now_ms + bounds.ROBOTS_HOP_MS_MAX
-        elif asker == host.host_key:
-            self._robots_answer(turn, slot, answer, result.retry_after_ms)
-        else:
-            turn.messages.append(
-                OwnerMessage(to_key=asker, from_key=host.host_key, kind=OwnerMessageKind.ROBOTS_ANSWER, robots=answer)
-            )
-
-    def _robots_lost(self, turn: Turn, slot: HostSlot, robots_for: str) -> None:
-        """No answer came, and the site is not to blame: who waits may ask again at once."""
-        if robots_for and robots_for != slot.state.host_key:
-            turn.messages.append(
-                OwnerMessage(to_key=robots_for, from_key=slot.state.host_key, kind=OwnerMessageKind.ROBOTS_ANSWER)
-            )
-        else:
-            slot.state.robots_wait_ms = 0
-
-    def _robots_answer(
-        self, turn: Turn, slot: HostSlot, answer: RobotsAnswer, retry_after_ms: int | None = None
-    ) -> None:
-        """The host's rules from now on."""
-        host = slot.state
-        host.robots_wait_ms = 0
-        before = host.robots or RobotsState()
-        host.robots = after_answer(before, answer, turn.now_ms, retry_after_ms)
-        # The token came back before the rules were known: a Crawl-delay in them holds for the first page, too.
-        delay_ms = host_rules.delay_ms(host, self.policy)
-        host.next_allowed_ms = max(host.next_allowed_ms, turn.now_ms + delay_ms)
-        turn.touch(slot)
-        if host.robots.digest != before.digest:
-            rules = answer.rules or None
-            turn.writes.append((Family.RULES, slot.host_id, rules))
-            slot.rules = RobotsRules() if rules is None else RobotsRules.decode(rules)
-        if self.policy.sitemaps:
-            for url in answer.sitemaps[: bounds.ROBOTS_SITEMAPS_MAX]:
-                turn.found.append(
-                    DiscoveredUrl(
-                        url=url,
-                        host_key=host_key(url),
-                        source=Source.SITEMAP,
-                        discovered_ms=turn.now_ms,
-                        depth=1,
-                        kind=Kind.SITEMAP,
-                    )
-                )
 
     def _message(self, turn: Turn, message: OwnerMessage) -> None:
         if message.kind in PERMIT_MESSAGES:
             if self.sharing is not None:
                 self.sharing.message(turn, message, self.hosts.named)
             return
-        slot = self.hosts.named(message.to_key)
-        host = slot.state
-        if message.kind is OwnerMessageKind.ROBOTS_HOP:
-            hop = Hop(asker=message.from_key, url=message.url, hops=message.hops)
-            if len(host.hops) < bounds.HOPS_QUEUED_MAX and hop not in host.hops:
-                host.hops = (*host.hops, hop)
-            turn.touch(slot)
-        elif message.kind is OwnerMessageKind.ROBOTS_ANSWER:
-            if message.robots is None:
-                host.robots_wait_ms = 0
-                turn.touch(slot)
-            elif host.robots_wait_ms or self.frontier.robots_word(slot, turn.now_ms) == "ask":
-                # It may come after the wait, when the host is about to ask anew: then it saves the site that request.
-                self._robots_answer(turn, slot, message.robots)
+        self.robots.message(turn, self.hosts.named(message.to_key), message)
 
     # --- the frame of a turn --------------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ def after_answer(
         return msgspec.structs.replace(
             state,
             fetched_ms=now_ms,
-            expires_ms=now_ms + _ttl_ms(answer.max_age_ms),
+            expires_ms=now_ms + ttl_ms(answer.max_age_ms),
             failures=0,
             next_try_ms=0,
         )
@@ -139,7 +139,7 @@ def after_answer(
     return RobotsState(
         copy=answer.decision,
         fetched_ms=now_ms,
-        expires_ms=now_ms + _ttl_ms(answer.max_age_ms),
+        expires_ms=now_ms + ttl_ms(answer.max_age_ms),
         digest=digest(answer.rules) if parsed else b"",
         crawl_delay_ms=answer.crawl_delay_ms if parsed else None,
     )
@@ -181,7 +181,7 @@ def _retry_ms(failures: int) -> int:
     return delays[failures - 1] if failures <= len(delays) else policy.ROBOTS_RETRY_MS
 
 
-def _ttl_ms(max_age_ms: int | None) -> int:
+def ttl_ms(max_age_ms: int | None) -> int:
     """RFC 9309 2.4: 24 h at most; a shorter Cache-Control is followed down to ROBOTS_TTL_MS_MIN."""
     if max_age_ms is None:
         return policy.ROBOTS_TTL_MS

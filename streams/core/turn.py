@@ -67,6 +67,7 @@ class HostSlot:
     __slots__ = (
         "counted",
         "dirty",
+        "hop_was_last",
         "host_id",
         "queue",
         "revisit_credit",
@@ -86,6 +87,7 @@ class HostSlot:
         self.templates_unsaved = 0  # new URLs counted since the counts were last written
         self.rows: dict[bytes, UrlRow | None] = {}  # by url_id, of the leases in flight; None: not read yet
         self.revisit_credit = 0.0
+        self.hop_was_last = False  # the last lease was a robots hop of another host
         self.dirty = False
         self.counted: tuple[int, int, int, int, int] | None = None  # as it stands in the owner's totals; None: not yet
 

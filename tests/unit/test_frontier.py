@@ -5,7 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from schemas.records import FetchLease, FetchResult, Kind, Outcome, RobotsAnswer, RobotsDecision, Source
+from schemas.records import (
+    FetchLease,
+    FetchResult,
+    Kind,
+    Outcome,
+    OwnerMessage,
+    OwnerMessageKind,
+    RobotsAnswer,
+    RobotsDecision,
+    Source,
+)
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
 from streams.core.policy import CrawlPolicy, Politeness
@@ -191,6 +201,76 @@ def test_hops_that_wait_at_one_host_are_bounded() -> None:
     leases = world.turn().leases
     world.turn(*[hop(lease, world.now_ms, "http://b.test/r") for lease in leases], leases_max=0)
     assert len(world.host("http://b.test").hops) == bounds.HOPS_QUEUED_MAX
+
+
+def test_one_fetch_answers_all_that_are_redirected_to_the_same_url() -> None:
+    """Protects a parking service from ten thousand requests for one robots.txt, and hosts from waiting in its queue."""
+    world = World()
+    hosts = [f"http://p{n}.test" for n in range(20)]
+    world.seed(*[f"{host}/x" for host in hosts])
+    hops = [hop(lease, world.now_ms, "http://b.test/r") for lease in world.turn().leases]
+    (only,) = world.turn(*hops[:15]).leases
+    assert only.url == "http://b.test/r"
+    world.now_ms += 5_000
+    world.turn(answer_robots(only, world.now_ms, RULES), leases_max=0)
+    assert not world.host("http://b.test").hops
+    turn = world.turn(*hops[15:], leases_max=0)  # these come after the answer
+    assert not turn.leases
+    world.now_ms += 1_000
+    assert sorted(urls(world.turn())) == sorted(f"{host}/x" for host in hosts)
+    world.now_ms += bounds.HOP_ANSWER_MS_MAX
+    for host in hosts:
+        robots = world.host(host).robots
+        assert robots is not None
+        assert robots.expires_ms <= only.not_before_ms + 5_000 + bounds.ROBOTS_TTL_MS
+
+
+def ask_for(asker: str, url: str = "http://b.test/r") -> OwnerMessage:
+    return OwnerMessage("http://b.test", asker, OwnerMessageKind.ROBOTS_HOP, url, 1)
+
+
+@pytest.mark.parametrize(("status", "kept_ms"), [(200, bounds.HOP_ANSWER_MS_MAX), (500, bounds.RETRY_DELAYS_MS[0])])
+def test_an_answer_to_a_hop_is_kept_for_a_while(status: int, kept_ms: int) -> None:
+    """Protects hosts from another's old answer, and the retry after a failure from meeting the failure again."""
+    world = World()
+    (lease,) = world.turn(ask_for("http://p.test")).leases
+    world.turn(answer_robots(lease, world.now_ms, RULES if status == 200 else b"", status), leases_max=0)
+    world.now_ms += kept_ms - 1
+    assert not world.turn(ask_for("http://q.test")).leases
+    world.now_ms += 1
+    assert urls(world.turn(ask_for("http://r.test"))) == ["http://b.test/r"]
+
+
+def test_kept_answers_are_bounded() -> None:
+    """Protects memory: many URLs and long files."""
+    world = World(fast())
+    for n in range(bounds.HOP_ANSWERS_MAX + 10):
+        (lease,) = world.turn(ask_for("http://p.test", f"http://b.test/{n}")).leases
+        world.turn(answer_robots(lease, world.now_ms), leases_max=0)
+    assert len(world.owner.robots._kept) == bounds.HOP_ANSWERS_MAX
+    assert world.host("http://b.test").robots is None  # nothing of it is due
+    (lease,) = world.turn(ask_for("http://p.test")).leases
+    long = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(20_000))
+    world.turn(answer_robots(lease, world.now_ms, long), leases_max=0)
+    assert urls(world.turn(ask_for("http://q.test"))) == ["http://b.test/r"]
+
+
+def test_hops_and_the_hosts_own_urls_take_turns() -> None:
+    """Protects both: a host whose robots.txt many others are sent to still gets its pages fetched, and they rules."""
+    world = World()
+    world.seed("http://b.test/1", "http://b.test/2", "http://b.test/3")
+    world.pass_robots()
+    world.turn(*[ask_for(f"http://p{n}.test", f"http://b.test/r{n}") for n in range(5)], leases_max=0)
+    asked = []
+    for _ in range(8):
+        (lease,) = world.turn().leases
+        asked.append(lease.kind)
+        if lease.kind is Kind.ROBOTS:
+            world.turn(answer_robots(lease, world.now_ms), leases_max=0)
+        else:
+            complete(world, [lease])
+        world.now_ms += 1_000
+    assert asked == [Kind.ROBOTS, Kind.PAGE] * 3 + [Kind.ROBOTS] * 2
 
 
 # --- denied -------------------------------------------------------------------------------------------------------
