@@ -127,7 +127,9 @@ def _answers(asked: Sequence[Line], by_host: dict[str, list[Line]], policy: Host
             yield _copy(line, policy)
             continue
         host, path = policy.robots_via[-1]
-        later = [hop for hop in by_host.get(host, ()) if hop.path == path and hop.start_ms >= line.end_ms]
+        # One fetch may answer several hosts that are redirected to it, so it may have begun before this redirect came.
+        hops = [hop for hop in by_host.get(host, ()) if hop.path == path]
+        later = [hop for hop in hops if (hop.end_ms or hop.start_ms) >= line.end_ms]
         if later:
             yield _copy(later[0], policy)
 
