@@ -108,4 +108,5 @@ def failed_page(task: ParseTask, error: str) -> ParsedPage:
         fetched_ms=task.fetched_ms,
         extractor_version=task.extractor_version,
         error=error,
+        trusted_hosts=task.trusted_hosts,
     )

@@ -67,9 +67,17 @@ def parse(task: ParseTask, body: bytes, limits: ParseLimits, product_token: str)
 
 def parse_sitemap(task: ParseTask, body: bytes, limits: ParseLimits) -> ParsedPage:
     """A sitemap's or feed's entries: pages, then the sitemaps that an index names. `error` when it is none."""
-    sitemap = read(body, url=task.url, content_type=task.content_type, limits=limits)
+    sitemap = read(
+        body,
+        url=task.url,
+        content_type=task.content_type,
+        limits=limits,
+        trusted_hosts=frozenset(task.trusted_hosts),
+    )
     error = sitemap.errors[-1] if sitemap.type in ("invalid", "refused") else ""
-    return msgspec.structs.replace(failed_page(task, error), entries=sitemap.entries + sitemap.children)
+    return msgspec.structs.replace(
+        failed_page(task, error), entries=sitemap.entries + sitemap.children, sitemap_type=sitemap.type
+    )
 
 
 def with_records(output: ParseOutput) -> ParseOutput:

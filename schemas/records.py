@@ -77,6 +77,7 @@ class DiscoveredUrl(msgspec.Struct, frozen=True, array_like=True, gc=False):
     priority_hint: int = 128
     lastmod_ms: int | None = None
     kind: Kind = Kind.PAGE
+    trusted_hosts: tuple[str, ...] = ()  # of a sitemap: host_keys whose robots.txt names it from elsewhere
 
 
 class FetchLease(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -169,6 +170,8 @@ class ParseTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     content_type: str | None = None
     robots_tags: tuple[str, ...] = ()
     link_headers: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()  # of a sitemap: it may name URLs of these host_keys, too
+    kept: bool = False  # this extractor read it before and its records lie stored: only the links are wanted
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -238,6 +241,8 @@ class ParsedPage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     feeds: tuple[str, ...] = ()  # document order
     resources: tuple[str, ...] = ()  # images, scripts, ...; only when asked for
     soft_404: bool = False  # it says that it is not there, whatever its status: no document
+    sitemap_type: str = ""  # kind SITEMAP: urlset, index, rss, atom, text, invalid, refused
+    trusted_hosts: tuple[str, ...] = ()  # as in its task
 
 
 class HostPolicy(msgspec.Struct, frozen=True):

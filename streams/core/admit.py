@@ -114,8 +114,9 @@ class Admission:
         if found.source is Source.SEED:
             return None
         if found.kind is Kind.SITEMAP and found.source is Source.SITEMAP:
-            # Where on its host a sitemap lies, and what it is called, says nothing of the pages that it names.
-            return None if self.scope.covers_host(found.host_key) and self.scope.depth_max != 0 else "out_of_scope"
+            # Its path and name say nothing of the pages that it names: those of its own host, or of one that trusts it.
+            covered = any(map(self.scope.covers_host, (found.host_key, *found.trusted_hosts)))
+            return None if covered and self.scope.depth_max != 0 else "out_of_scope"
         return self.scope.admits(found.url, found.host_key, found.depth) or url_trap(found.url)
 
     def _read(self, turn: Turn, keys: list[bytes]) -> None:
@@ -141,6 +142,7 @@ class Admission:
             priority=priority,
             discovered_ms=found.discovered_ms,
             lastmod_ms=found.lastmod_ms,
+            trusted_hosts=found.trusted_hosts[: bounds.TRUSTED_HOSTS_MAX],
         )
         enqueue(turn, slot, key, row, QueueClass.NEW, 0)
         slot.state.known += 1
@@ -175,10 +177,26 @@ class Admission:
                 turn.found.append(redirect_target(row, key[-16:], visit.redirect_target, turn.now_ms))
                 if row.source is Source.SEED:
                     turn.new_seeds.append(visit.redirect_target)
+        if found.trusted_hosts:
+            self._trust(turn, slot, key, row, found)
         newer = found.lastmod_ms is not None and row.visit is not None and found.lastmod_ms > row.visit.fetched_ms
         if newer and row.lastmod_ms != found.lastmod_ms and key[-16:] not in slot.rows:
             row.lastmod_ms = found.lastmod_ms
             requeue(turn, slot, key, row, QueueClass.REVISIT, AT_ONCE_MS)
+
+    def _trust(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, found: DiscoveredUrl) -> None:
+        """Another host's robots.txt names the sitemap: what it says of that host counts from now on."""
+        trusted = tuple(dict.fromkeys((*row.trusted_hosts, *found.trusted_hosts)))[: bounds.TRUSTED_HOSTS_MAX]
+        if trusted == row.trusted_hosts:
+            return
+        row.trusted_hosts = trusted
+        turn.put_row(key, row)
+        if key[-16:] in slot.rows:
+            slot.rows[key[-16:]] = row
+        visit = row.visit
+        if visit is not None and visit.content is not None:
+            task = parse_task(slot.state.host_key, key[-16:], row, visit, self._policy)
+            turn.add_task(key, msgspec.structs.replace(task, kept=False))  # it says more than what lies stored
 
     def _relax(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, found: DiscoveredUrl) -> None:
         """Of all ways to a URL the row tells the best, whichever was met first; a seed is what the user asked for."""

@@ -37,6 +37,7 @@ ROBOTS_TTL_MS = DAY_MS  # 2.4: no copy serves for longer
 ROBOTS_TTL_MS_MIN = 5 * MINUTE_MS  # Cache-Control shortens no further: a site that says 0 is not asked before each page
 ROBOTS_RETRY_MS = HOUR_MS  # between tries once RETRY_DELAYS_MS are used up
 ROBOTS_SITEMAPS_MAX = 1_000  # of one file
+TRUSTED_HOSTS_MAX = 16  # of one sitemap: other hosts whose robots.txt name it
 ROBOTS_SITEMAPS_BYTES_MAX = 256 * 1024  # all of them together, so that an answer fits into a message
 CRAWL_DELAY_MS_MAX = 2**53  # above every calendar; keeps the number exact in any codec
 

@@ -184,7 +184,7 @@ class RobotsDesk:
 
 
 def _sitemaps(answer: RobotsAnswer, host: HostState, now_ms: int) -> list[DiscoveredUrl]:
-    """The sitemaps that robots.txt names, of any host."""
+    """The sitemaps that robots.txt names, of any host; one that lies elsewhere may name this host's URLs."""
     return [
         DiscoveredUrl(
             url=url,
@@ -193,6 +193,7 @@ def _sitemaps(answer: RobotsAnswer, host: HostState, now_ms: int) -> list[Discov
             discovered_ms=now_ms,
             depth=1,
             kind=Kind.SITEMAP,
+            trusted_hosts=() if url.startswith(host.host_key + "/") else (host.host_key,),
         )
         for url in answer.sitemaps[: bounds.ROBOTS_SITEMAPS_MAX]
     ]

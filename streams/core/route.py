@@ -6,7 +6,8 @@
 | refresh, `<link>` to a page     | LINK, PAGE       | the page's + 1  | page says nofollow; another form       |
 | canonical (never a merge)       | LINK, PAGE       | the page's + 1  | page says nofollow                     |
 | feed that a page declares       | FEED, SITEMAP    | the page's + 1  | `feeds` is off, which it is by default |
-| URL of a sitemap or feed        | SITEMAP, PAGE    | the sitemap's   |                                        |
+| URL of a sitemap                | SITEMAP, PAGE    | the sitemap's   |                                        |
+| URL of a feed                   | FEED, PAGE       | the feed's      |                                        |
 | sitemap that an index names     | SITEMAP, SITEMAP | the index's + 1 | the index is SITEMAP_DEPTH_MAX deep    |
 
 A sitemap stands beside the site and not on a path through it, so what it lists is no deeper than itself; an index that
@@ -28,6 +29,7 @@ from streams.core.rules.urls import host_key, url_id
 
 SITEMAP_DEPTH_MAX = 8  # an index at this depth names no further sitemaps
 ORDINARY_HINT = 128
+_FEED_TYPES = ("rss", "atom")
 DECLARED_HINT = 144  # a canonical is what the site itself holds for the better address
 
 Routed = dict[str, tuple[DiscoveredUrl, ...]]
@@ -93,6 +95,7 @@ def _of_sitemap(page: ParsedPage, now_ms: int) -> dict[str, list[DiscoveredUrl]]
     """Entries of one sitemap. Of a URL listed twice the later lastmod counts, at the place of the first."""
     found: dict[str, dict[str, DiscoveredUrl]] = {}
     parent = page.url_id or url_id(page.url)
+    source = Source.FEED if page.sitemap_type in _FEED_TYPES else Source.SITEMAP
     for entry in page.entries:
         url = entry.url
         if entry.is_sitemap and (page.depth >= SITEMAP_DEPTH_MAX or url == page.url):
@@ -106,5 +109,7 @@ def _of_sitemap(page: ParsedPage, now_ms: int) -> dict[str, list[DiscoveredUrl]]
             continue
         depth = page.depth + 1 if entry.is_sitemap else page.depth
         kind = Kind.SITEMAP if entry.is_sitemap else Kind.PAGE
-        urls[url] = DiscoveredUrl(url, key, Source.SITEMAP, now_ms, parent, depth, 0, ORDINARY_HINT, lastmod_ms, kind)
+        # What may be named by an index may be named by the sitemaps that it names.
+        trusted = tuple(host for host in page.trusted_hosts if host != key) if entry.is_sitemap else ()
+        urls[url] = DiscoveredUrl(url, key, source, now_ms, parent, depth, 0, ORDINARY_HINT, lastmod_ms, kind, trusted)
     return {key: list(urls.values()) for key, urls in found.items()}

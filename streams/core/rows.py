@@ -100,6 +100,7 @@ class UrlRow(msgspec.Struct, array_like=True, gc=False):
     lost: int = 0  # consecutive leases that never came back
     lastmod_ms: int | None = None
     visit: Visit | None = None
+    trusted_hosts: tuple[str, ...] = ()  # of a sitemap: other hosts whose robots.txt name it
     troubles: int = 0  # 429 and 503, of this version; `failures` counts all others
 
 

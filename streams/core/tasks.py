@@ -28,4 +28,6 @@ def parse_task(host_key: str, url_id: bytes, row: UrlRow, visit: Visit, policy: 
         content_type=visit.content_type,
         robots_tags=visit.robots_tags,
         link_headers=visit.link_headers,
+        trusted_hosts=row.trusted_hosts,
+        kept=visit.extractor_version == policy.extractor_version,
     )

@@ -33,7 +33,7 @@ BODY = BodyRef("warc/2026/a.warc.gz", (1 << 40) + 1, 4_096)
 RULES = RobotsAnswer(RobotsDecision.PARSE_RULES, b"\x00\xff", 1_500, (URL,))
 
 SAMPLES: tuple[msgspec.Struct, ...] = (
-    DiscoveredUrl(URL, HOST, Source.SITEMAP, 1, URL_ID, 2, 3, 255, -1, Kind.SITEMAP),
+    DiscoveredUrl(URL, HOST, Source.SITEMAP, 1, URL_ID, 2, 3, 255, -1, Kind.SITEMAP, (HOST,)),
     FetchLease(
         LEASE_ID, HOST, URL_ID, URL, 9, Kind.ROBOTS, 1, 2, 3, 4, 5, 6, 7, 8, 'W/"é"', "Mon", "https://b.example"
     ),
@@ -64,7 +64,7 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
     StoredResult(
         LEASE_ID, HOST, URL_ID, 1, bytes(32), BODY, BODY, "text/html", ("noindex", "b: none"), ("<x>; rel=a",)
     ),
-    ParseTask(URL_ID, HOST, URL, 1, Kind.PAGE, BODY, 5, 2, 1, "text/html", ("a", "b"), ("c", "d")),
+    ParseTask(URL_ID, HOST, URL, 1, Kind.PAGE, BODY, 5, 2, 1, "text/html", ("a", "b"), ("c", "d"), (HOST,), True),
     ParsedPage(
         URL_ID,
         HOST,

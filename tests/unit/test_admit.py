@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from connectors.parser_worker import parse_sitemap
 from schemas.records import DiscoveredUrl, Kind, Outcome, Source
 from streams.core import policy as bounds
 from streams.core.admit import Memo
-from streams.core.policy import CrawlPolicy, Politeness, TrapLimits
+from streams.core.policy import CrawlPolicy, ParseLimits, Politeness, TrapLimits
 from streams.core.rows import QueueClass, Status
 from streams.core.rules.scope import Scope, ScopeMode
 from streams.core.rules.urls import host_id
-from streams.core.turn import Family
-from tests.support.core_world import ANY, World, answer, complete, fast, found, stored
+from streams.core.turn import Family, Turn
+from tests.support.core_world import ANY, World, answer, answer_robots, complete, fast, found, stored
 
 OPEN = CrawlPolicy(politeness=Politeness(delay_ms=0, concurrency=8, respect_robots=False))
 
@@ -248,3 +249,60 @@ def test_seeds_given_again_change_nothing() -> None:
     world.restart()
     turn = world.turn([found("http://a.test/"), found("http://b.test/")], leases_max=0)
     assert not turn.writes
+
+
+# --- sitemaps that lie elsewhere ----------------------------------------------------------------------------------
+
+CDN = "https://cdn.test/a.xml"
+
+
+def world_with_a_named_sitemap(*hosts: str) -> World:
+    """Each host's robots.txt names the sitemap on the CDN, which is out of scope by itself."""
+    world = World(fast(), Scope(seeds=("http://a.test/", "http://b.test/")))
+    for host in hosts:
+        world.seed(f"{host}/")
+        (lease,) = [lease for lease in world.turn().leases if lease.kind is Kind.ROBOTS]
+        rules = b"User-agent: *\nDisallow: /no\nSitemap: " + CDN.encode()
+        world.turn(answer_robots(lease, world.now_ms, rules), leases_max=0)
+    return world
+
+
+def test_a_sitemap_on_another_host_may_name_urls_of_the_host_that_names_it() -> None:
+    """Protects sites that keep their sitemaps on a CDN: cross submits of sitemaps.org."""
+    world = world_with_a_named_sitemap("http://a.test")
+    leases = {lease.url: lease for lease in world.turn().leases}
+    world.turn(answer_robots(leases["https://cdn.test/robots.txt"], world.now_ms), leases_max=0)
+    (lease,) = [lease for lease in world.turn().leases if lease.url == CDN]
+    (task,) = complete(world, [lease]).tasks
+    assert (task.kind, task.trusted_hosts) == (Kind.SITEMAP, ("http://a.test",))
+    body = b"<urlset><url><loc>http://a.test/1</loc></url><url><loc>http://b.test/1</loc></url></urlset>"
+    page = parse_sitemap(task, body, ParseLimits())
+    assert page.sitemap_type == "urlset"
+    world.turn(page, leases_max=0)
+    assert world.row("http://a.test/1") is not None
+    assert world.row("http://b.test/1") is None  # its robots.txt does not name it
+    turn = world_turn_of_another_host(world)
+    (again,) = turn.tasks
+    assert (again.trusted_hosts, again.kept) == (("http://a.test", "http://b.test"), False)
+    world.turn(parse_sitemap(again, body, ParseLimits()), leases_max=0)
+    assert world.row("http://b.test/1") is not None
+
+
+def world_turn_of_another_host(world: World) -> Turn:
+    world.seed("http://b.test/")
+    (lease,) = [lease for lease in world.turn().leases if lease.kind is Kind.ROBOTS]
+    return world.turn(answer_robots(lease, world.now_ms, f"User-agent: x\nSitemap: {CDN}".encode()), leases_max=0)
+
+
+def test_a_sitemap_is_not_fetched_from_elsewhere_for_hosts_out_of_scope() -> None:
+    """Protects hosts that nobody asked for: trust is given by a host in scope only, by few hosts, and once."""
+    world = World(fast(), Scope(seeds=("http://a.test/",)))
+    sitemap = found(CDN, Source.SITEMAP, depth=1, kind=Kind.SITEMAP)
+    world.turn([msgspec.structs.replace(sitemap, trusted_hosts=("http://z.test",))], leases_max=0)
+    assert world.row(CDN) is None
+    hosts = tuple(f"http://h{n}.test" for n in range(50))
+    for _ in range(2):
+        world.turn([msgspec.structs.replace(sitemap, trusted_hosts=("http://a.test", *hosts))], leases_max=0)
+    row = world.row(CDN)
+    assert row is not None
+    assert len(row.trusted_hosts) == bounds.TRUSTED_HOSTS_MAX

@@ -117,3 +117,23 @@ def test_a_chain_of_indexes_ends() -> None:
     assert deep == {}
     last = route(page(Kind.SITEMAP, depth=SITEMAP_DEPTH_MAX - 1, entries=entries), now_ms=0)
     assert urls_of(last) == {"https://a.example": ["https://a.example/s.xml"]}
+
+
+def test_trust_goes_from_an_index_to_the_sitemaps_that_it_names() -> None:
+    """Protects a site whose sitemaps lie on a CDN: what the index may name, they may name; pages carry no trust."""
+    entries = (
+        SitemapEntry("https://cdn.example/1.xml", is_sitemap=True),
+        SitemapEntry("https://b.example/p"),
+        SitemapEntry("https://b.example/2.xml", is_sitemap=True),
+    )
+    index = page(Kind.SITEMAP, entries=entries, trusted_hosts=("https://b.example", "https://c.example"))
+    routed = route(index, now_ms=0)
+    assert [one.trusted_hosts for one in routed["https://cdn.example"]] == [("https://b.example", "https://c.example")]
+    assert [one.trusted_hosts for one in routed["https://b.example"]] == [(), ("https://c.example",)]
+
+
+def test_what_a_feed_names_is_from_a_feed() -> None:
+    """Protects the source that is told: a feed's entries are news, a sitemap's are the whole site."""
+    for sitemap_type, source in (("rss", Source.FEED), ("atom", Source.FEED), ("urlset", Source.SITEMAP)):
+        feed = page(Kind.SITEMAP, entries=(SitemapEntry("https://a.example/1"),), sitemap_type=sitemap_type)
+        assert [one.source for one in route(feed, now_ms=0)["https://a.example"]] == [source]
