@@ -6,6 +6,7 @@
 | runs out of memory, and says so | `parse_memory`, by the worker     | given to another       | ends, is replaced    |
 | is ended by its CPU timer       | `parse_timeout`                   | given to another       | is replaced          |
 | is slow on the wall clock       | `parse_timeout`                   | given to another       | is killed, replaced  |
+| is killed from outside          | given to another, once            | given to another       | is replaced          |
 | dies otherwise, sends noise     | `parser_died`                     | given to another       | (killed,) replaced   |
 | dies before it said hello       | there is none                     |                        | replaced, slower     |
 
@@ -171,12 +172,21 @@ class ParserPool:
         elif not worker.is_ready:
             self._start_failed(f"{' '.join(self.command[:3])} ended with {code} before it was ready")
         elif worker.jobs and worker.late_job in (None, worker.jobs[0]) and not worker.is_retiring:
-            job = worker.jobs.popleft()
-            slow = job is worker.late_job or code == -signal.SIGPROF
-            job.finish(ParseOutput(failed_page(job.task, PARSE_TIMEOUT if slow else PARSER_DIED)))
+            job = worker.jobs[0]
+            if code == -signal.SIGKILL and not worker.was_killed and not job.is_second_try:
+                job.is_second_try = True  # no page does that: its memory is bounded; the system or a person did
+            else:
+                self._charge(worker, code)
         self._pending.extendleft(reversed(worker.jobs))
         worker.jobs.clear()
         self._deal()
+
+    @staticmethod
+    def _charge(worker: _Worker, code: int) -> None:
+        """The record that was being parsed is to blame."""
+        job = worker.jobs.popleft()
+        slow = job is worker.late_job or code == -signal.SIGPROF
+        job.finish(ParseOutput(failed_page(job.task, PARSE_TIMEOUT if slow else PARSER_DIED)))
 
     def _start_failed(self, why: str) -> None:
         self._start_failures += 1
@@ -212,12 +222,13 @@ class ParserPool:
 class _Job:
     """A record and who waits for it."""
 
-    __slots__ = ("body", "future", "task")
+    __slots__ = ("body", "future", "is_second_try", "task")
 
     def __init__(self, task: ParseTask, body: bytes, future: asyncio.Future[ParseOutput]) -> None:
         self.task = task
         self.body = body
         self.future = future
+        self.is_second_try = False
 
     def finish(self, output: ParseOutput) -> None:
         if not self.future.done():
@@ -232,6 +243,7 @@ class _Worker(asyncio.Protocol):
         self.jobs: deque[_Job] = deque()
         self.is_ready = False
         self.is_retiring = False
+        self.was_killed = False  # by us, and not only cleared away
         self.late_job: _Job | None = None  # what was being parsed when the wall clock ran out
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
@@ -268,6 +280,7 @@ class _Worker(asyncio.Protocol):
     def kill(self) -> None:
         """End the process now; it has nothing to lose. `ended` follows."""
         self._is_dying = True
+        self.was_killed |= not self.ended.done()
         if self.process.poll() is None:
             self.process.kill()
         if self._transport is not None:

@@ -48,11 +48,16 @@ def _obey(task: ParseTask, body: bytes) -> ParseOutput:
         raise ZeroDivisionError("a parser with a fault")
     elif body == b"hang":
         signal.pause()
+    elif body.startswith(b"once "):  # "once PATH": hangs, unless there is a file
+        _, _, path = body.partition(b" ")
+        if not os.path.exists(path):
+            open(path, "wb").close()
+            signal.pause()
     elif body == b"spin":
         while True:
             pass
     elif body == b"swell":
-        hoard = [bytearray(1024 * 1024) for _ in range(1 << 20)]
+        hoard = [bytes(1024 * 1024) for _ in range(1 << 20)]  # untouched pages: no CPU time, be the machine busy
         assert not hoard
     elif body == b"noise":
         os.write(0, b"<html>this is no frame, whatever else it may be</html>")
