@@ -87,6 +87,8 @@ def test_a_redirect_to_robots_that_fail_is_no_leave() -> None:
     """Protects hosts whose robots.txt lies elsewhere: the answer that counts is the last hop's."""
     hop = [line(0, "/robots.txt", "b.test", 301), line(100, "/robots-b.txt", status=500)]
     assert kinds([*hop, line(200, "/p/1", "b.test")]) == ["robots_unreachable"]
+    earlier = [line(0, "/robots-b.txt"), line(100, "/robots.txt", "b.test", 301), line(250, "/p/1", "b.test")]
+    assert kinds(earlier) == ["robots_not_first"], "what was answered before the redirect answers nothing"
 
 
 def test_hosts_of_one_address_are_judged_as_one_where_the_policies_say_so() -> None:
