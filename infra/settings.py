@@ -197,10 +197,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Given]:
             continue
         section, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
         if not separator:
-            known = [f"{ENVIRONMENT_PREFIX}{row.section}__{row.key}".upper() for row in rows()]
-            raise SettingsError(
-                variable, "no such setting", remedy=nearest(variable, [*known, *sorted(ENVIRONMENT_OTHERS)])
-            )
+            raise SettingsError(variable, "no such setting", remedy=_nearest_variable(variable))
         given.append(Given(f"{section}.{key}", environ[variable], variable))
     return given
 
@@ -228,6 +225,14 @@ def user_agent_header(crawl: Crawl, version: str) -> str:
 
 
 # --- reading one value --------------------------------------------------------------------------------------------
+
+
+def _nearest_variable(variable: str) -> str:
+    """For a name without a section: the setting of that key, or else the variable that looks most like it."""
+    key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    here = [row for row in rows() if key in (row.key, units.without_unit(row.key))]
+    known = [f"{ENVIRONMENT_PREFIX}{row.section}__{row.key}".upper() for row in here or rows()]
+    return nearest(variable, known if here else [*known, *sorted(ENVIRONMENT_OTHERS)])
 
 
 def _row_of(one: Given) -> tuple[Row, Unit | None]:

@@ -125,7 +125,8 @@ class Tally:
             queued = host.queued[0] + host.queued[1]
             if queued:
                 reason, next_ms = host_waits_for(host, now_ms, owner.policy)
-                trouble = f" ({host.last_error})" if host.trouble and host.last_error else ""
+                told = not host.trouble or not host.last_error or host.last_error in reason
+                trouble = "" if told else f" ({host.last_error})"
                 left.append(HostWaiting(host.host_key, queued, reason + trouble, next_ms))
         left.sort(key=lambda host: (-host.queued, host.host_key))
         return tuple(left[:10]), len(left)

@@ -211,6 +211,8 @@ def _input(arguments: argparse.Namespace, kind: Kind, settings: Settings, shell:
         named = named or found.url
     else:
         if named is None:
+            if arguments.source != "-":
+                read_local(arguments.source, shell)  # one that is not there is the first thing to be put right
             raise UsageError(
                 f"check {arguments.what}: a file does not say where it was found; add --url https://example.org/..."
             )

@@ -23,6 +23,9 @@ LABEL_WIDTH = 9
 WIDTH_MAX = 110
 ERRORS_SHOWN_MAX = 4
 BAR_WIDTH = 16
+ECHO_WIDTH = (
+    2  # room for the `^C` that a terminal writes behind the last line: it would wrap, and leave a line of debris
+)
 
 
 class LiveView:
@@ -44,7 +47,7 @@ class LiveView:
             if warning not in self._warned:
                 self._warned.add(warning)
                 self.note(f"warning: {printable(warning)}")
-        self._live.update(panel(progress, self._title, self._resume, self._console.width), refresh=True)
+        self._live.update(panel(progress, self._title, self._resume, self._console.width - ECHO_WIDTH), refresh=True)
 
     def note(self, line: str) -> None:
         self._console.print(Text(line, style="yellow"), soft_wrap=True)

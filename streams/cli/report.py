@@ -11,6 +11,10 @@ from streams.core.progress import Counts, EndReason, Progress, Summary
 __all__ = ["ending", "resuming"]
 
 ERRORS_SHOWN_MAX = 8
+_REASONS = {  # where the word that scripts read is not one for people
+    EndReason.DRAINED: "as asked (Ctrl-C or SIGTERM), and what was in flight is finished",
+    EndReason.STOPPED: "stopped at once; what was in flight is asked for again in the next run",
+}
 _NAMES = (
     ("stored", "stored"),
     ("not_modified", "unchanged (304)"),
@@ -34,7 +38,8 @@ def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:
     progress = summary.progress
     failed = summary.reason is EndReason.FAILED  # the error itself goes to stderr
     detail = f" {printable(summary.reason_detail)}" if summary.reason_detail and not failed else ""
-    yield f"{'done' if summary.reason is EndReason.COMPLETE else 'ended'}: {summary.reason.value}{detail}"
+    reason = _REASONS.get(summary.reason, summary.reason.value)
+    yield f"{'done' if summary.reason is EndReason.COMPLETE else 'ended'}: {reason}{detail}"
     yield ""
     yield f"  {_pages(progress)}"
     for name, words in _NAMES:

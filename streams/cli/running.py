@@ -98,7 +98,8 @@ class _Interrupts:
         self._seen += 1
         if self._seen == 1:
             in_flight = self._engine.progress().in_flight
-            self._view.note(f"finishing {count(in_flight, 'request')}; Ctrl-C again to stop at once")
+            what = f"finishing {count(in_flight, 'request')}" if in_flight else "finishing"
+            self._view.note(f"{what}; Ctrl-C again to stop at once")
             self._engine.drain()
         else:
             self._release()

@@ -153,3 +153,10 @@ def test_a_redirect_is_followed_under_its_own_name(web: DemoWeb) -> None:
     assert json.loads(shell.printed)["url"] == web.url("library.demo.test", "/books/1")
     assert main(["check", "page", web.url("old.demo.test", "/circle/1"), *network], shell) == 1
     assert "redirects" in shell.said
+
+
+def test_a_file_that_is_not_there_is_told_before_what_else_is_missing(tmp_path: Path) -> None:
+    """Protects people from adding --url to a mistyped name."""
+    code, shell = check("page", str(tmp_path / "nope.html"))
+    assert code == 2
+    assert "nope.html: cannot be read (No such file or directory)" in shell.said

@@ -14,9 +14,10 @@ from infra.kept import keep
 from infra.settings import Scope
 from schemas.records import Kind, Source
 from streams.cli import main
+from streams.cli.report import ending
 from streams.cli.shell import command
 from streams.core.failures import EXIT_FAILED, CrawlError
-from streams.core.progress import Counts, HostWaiting, Progress, RecentPage
+from streams.core.progress import Counts, EndReason, HostWaiting, Progress, RecentPage, Summary
 from tests.support.fake_engine import Captured, FakeBackend, FakeEngine, FakeReader
 
 FIRST = RecentPage("http://a.example/", 200, 40)
@@ -265,6 +266,19 @@ def test_first_interrupt_drains_second_stops() -> None:
     assert code == 130
     assert "finishing 3 requests; Ctrl-C again to stop at once" in shell.said
     assert "go on where this ended" in shell.printed
+
+
+def test_an_interrupt_between_two_requests_counts_no_requests() -> None:
+    """Protects people from "finishing 0 requests", which is what a polite crawl does most of its time."""
+
+    def press(look: int) -> None:
+        if look in (2, 5):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    _, shell = crawl("https://a.example", engine=FakeEngine([Progress()], until_told=True, on_look=press))
+    assert "finishing; Ctrl-C again to stop at once" in shell.said
+    assert "ended: stopped at once; what was in flight is asked for again" in shell.printed
+    assert next(ending(Summary(Progress(), EndReason.DRAINED))).startswith("ended: as asked (Ctrl-C or SIGTERM)")
 
 
 def test_interrupts_are_python_s_own_again_afterwards() -> None:

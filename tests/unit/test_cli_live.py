@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import time
 
 import pytest
@@ -72,6 +73,16 @@ def test_the_panel_says_what_matters() -> None:
         assert words in text
     for words in ("31 redirects", "12 denied by robots", "http_404 12", "1 others", "slow.example 812 ms", "200"):
         assert words in text
+
+
+def test_the_echo_of_an_interrupt_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protects the picture from `^C`, which the terminal writes behind its last line: no line is full."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "60")
+    from rich.cells import cell_len
+
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", _shown()).splitlines()
+    assert max(cell_len(line.strip("\r")) for line in lines) == 58
 
 
 def test_what_a_site_sends_cannot_steer_the_terminal() -> None:

@@ -11,6 +11,7 @@ from streams.core.hosts import HostState, InFlight, Override
 from streams.core.policy import CrawlPolicy, Politeness
 from streams.core.robots_fetch import RobotsState
 from streams.core.rules import robots
+from streams.tally import Tally
 from tests.support.core_world import NOW_MS, World, answer, complete
 
 POLICY = CrawlPolicy(politeness=Politeness(budget_per_day=10))
@@ -120,6 +121,17 @@ def test_an_unknown_url_is_told_what_would_become_of_it() -> None:
     assert "robots" not in dict(explain_unknown(url, None, host(), None, NOW_MS))
     assert "within 1 link of a seed" in explain_unknown(url, None, None, None, NOW_MS, depth_max=1)[0][1]
     assert "an --exclude pattern is found in it" in explain_unknown(url, "excluded", None, None, NOW_MS)[0][1]
+
+
+def test_a_host_that_is_left_names_its_trouble_once() -> None:
+    """Protects the closing report from "backs off after http_503 (http_503)"."""
+    world = World(CrawlPolicy(politeness=Politeness(respect_robots=False)))
+    world.seed("http://a.test/x", "http://a.test/y")
+    (lease,) = world.turn().leases
+    world.turn(answer(lease, world.now_ms, Outcome.RETRY, 503, error="http_503"), leases_max=0)
+    (left,), number = Tally(world.now_ms, None).hosts_left(world.owner, world.now_ms)
+    assert (number, left.queued) == (1, 2)
+    assert left.reason.count("http_503") == 1
 
 
 def test_a_refused_address_is_told_with_what_would_allow_it() -> None:

@@ -155,6 +155,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     [
         ("HEADRACE_POLITENESS__DEALY_MS", 'did you mean "delay_ms"?'),
         ("HEADRACE_POLITENESS_DELAY_MS", 'did you mean "HEADRACE_POLITENESS__DELAY_MS"?'),
+        ("HEADRACE_DELAY", 'did you mean "HEADRACE_POLITENESS__DELAY_MS"?'),
         ("HEADRACE_VENVV", 'did you mean "HEADRACE_VENV"?'),
     ],
 )
