@@ -23,9 +23,7 @@ LABEL_WIDTH = 9
 WIDTH_MAX = 110
 ERRORS_SHOWN_MAX = 4
 BAR_WIDTH = 16
-ECHO_WIDTH = (
-    2  # room for the `^C` that a terminal writes behind the last line: it would wrap, and leave a line of debris
-)
+ECHO_WIDTH = 2  # of the `^C` that a terminal writes behind the last line: it would wrap, and leave a line of debris
 
 
 class LiveView:
