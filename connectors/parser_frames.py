@@ -3,7 +3,7 @@
 | frame    | header                                                    | then                               |
 |----------|-----------------------------------------------------------|------------------------------------|
 | hello    | mark `h`, three zeros, flags 0                            | nothing: the worker is ready       |
-| request  | mark `q`, lengths of task, body, 0                        | ParseTask as msgpack, the body     |
+| request  | mark `q`, lengths of task, body, 0; 0; generation         | ParseTask as msgpack, the body     |
 | response | mark `r`, lengths of page, text, records; text record len | ParsedPage as msgpack, text, records |
 
 Integers are 32 bits, big-endian. A worker answers in the order it was asked. Flag RETIRING in a response: the worker
@@ -25,6 +25,7 @@ HELLO = b"h"
 REQUEST = b"q"
 RESPONSE = b"r"
 RETIRING = 1
+GENERATION_MASK = 0xFFFFFFFF
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_task = msgspec.msgpack.Decoder(ParseTask).decode
@@ -60,10 +61,10 @@ def parse_header(data: bytes | bytearray | memoryview) -> Header:
     return header
 
 
-def request_frame(task: ParseTask, body: bytes) -> tuple[bytes, bytes]:
-    """A request in two pieces, so that the body is not copied."""
+def request_frame(task: ParseTask, body: bytes, generation: int = 0) -> tuple[bytes, bytes]:
+    """A request in two pieces, so that the body is not copied. `generation`: as for `ports.Parser.parse`."""
     head = _encode(task)
-    return HEADER.pack(REQUEST, len(head), len(body), 0, 0, 0) + head, body
+    return HEADER.pack(REQUEST, len(head), len(body), 0, 0, generation & GENERATION_MASK) + head, body
 
 
 def read_task(data: bytes) -> ParseTask:

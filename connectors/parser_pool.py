@@ -103,14 +103,17 @@ class ParserPool:
         self._deaths_in_a_row = 0
         self._start_failures = 0
 
-    async def parse(self, task: ParseTask, body: bytes) -> ParseOutput:
-        """What `body` gives; waits while the workers are full. Raises ParserUnavailable, never for the body's sake."""
+    async def parse(self, task: ParseTask, body: bytes, *, generation: int = 0) -> ParseOutput:
+        """What `body` gives; waits while the workers are full. Raises ParserUnavailable, never for the body's sake.
+
+        With `records`, links that a worker named before for the same `generation` are left out of the page.
+        """
         async with self._room:
             if self._closed.is_set():
                 raise ParserUnavailable("the parser pool is closed")
             if not self._slots:
                 self._slots = [asyncio.create_task(self._keep_worker()) for _ in range(self._workers_max)]
-            job = _Job(task, body, asyncio.get_running_loop().create_future())
+            job = _Job(task, body, generation, asyncio.get_running_loop().create_future())
             self._pending.append(job)
             self._deal()
             return await job.future
@@ -222,11 +225,12 @@ class ParserPool:
 class _Job:
     """A record and who waits for it."""
 
-    __slots__ = ("body", "future", "is_second_try", "task")
+    __slots__ = ("body", "future", "generation", "is_second_try", "task")
 
-    def __init__(self, task: ParseTask, body: bytes, future: asyncio.Future[ParseOutput]) -> None:
+    def __init__(self, task: ParseTask, body: bytes, generation: int, future: asyncio.Future[ParseOutput]) -> None:
         self.task = task
         self.body = body
+        self.generation = generation
         self.future = future
         self.is_second_try = False
 
@@ -275,7 +279,7 @@ class _Worker(asyncio.Protocol):
             if self._watch is None:
                 self._watch = self._loop.call_later(self._wall_s_max, self._look_at_clock)
         self.jobs.append(job)
-        self._transport.writelines(request_frame(job.task, job.body))
+        self._transport.writelines(request_frame(job.task, job.body, job.generation))
 
     def kill(self) -> None:
         """End the process now; it has nothing to lose. `ended` follows."""

@@ -31,11 +31,13 @@ from connectors.parser_frames import (
 )
 from connectors.ports import ParseOutput
 from schemas.records import Kind, ParsedPage, ParseTask
+from streams.core.memo import Memo
 from streams.core.parse import parse_page
 from streams.core.policy import ParseLimits
 from streams.core.rules.sitemaps import read
 from streams.core.store import parsed_records
 
+LINKS_REMEMBERED_MAX = 50_000  # in each of the memo's two halves; some 12 MB
 RECORDS_MAX = 50_000  # then the worker retires: whatever leaks in a parser written in C is bounded
 NICENESS = 5
 OPEN_FILES_MAX = 32
@@ -86,6 +88,19 @@ def with_records(output: ParseOutput) -> ParseOutput:
     return ParseOutput(output.page, b"", records.data, records.text_record_bytes)
 
 
+def without_known_links(page: ParsedPage, memo: Memo) -> ParsedPage:
+    """The page without links that this process named before, as near to a seed and free to be followed.
+
+    The owner has seen them or is gone, and this process with it. Most links of real pages are such, and each costs the
+    owner a record, a route and a look-up.
+    """
+    if not page.follow or not page.links:
+        return page
+    depth = page.depth + 1
+    links = tuple(link for link in page.links if link.nofollow or not memo.knows(link.url, depth))
+    return msgspec.structs.replace(page, links=links, links_omitted=len(page.links) - len(links))
+
+
 def serve(parse_one: Parse, limits: ParseLimits, *, records: bool, records_max: int = RECORDS_MAX) -> None:
     """Answer requests from standard input, a stream socket, until it ends or `records_max` are done."""
     # The pool's terminal is not ours: the first Ctrl-C drains the crawl, and that needs parsers.
@@ -95,11 +110,18 @@ def serve(parse_one: Parse, limits: ParseLimits, *, records: bool, records_max: 
         _confine(limits)
         try:
             stream.sendall(hello_frame)
+            memo, generation = Memo(LINKS_REMEMBERED_MAX), 0
             for number in range(1, records_max + 1):
                 request = _read_request(requests)
                 if request is None:
                     return
-                output = _answer(*request, parse_one, limits, records=records)
+                task, body, now = request
+                if now != generation:
+                    memo.forget()
+                    generation = now
+                output = _answer(task, body, parse_one, limits, records=records)
+                if records:  # they hold all links; what goes to the owner need not
+                    output = msgspec.structs.replace(output, page=without_known_links(output.page, memo))
                 retiring = number == records_max or output.page.error == PARSE_MEMORY
                 stream.sendall(response_frame(output, retiring=retiring))
                 if retiring:
@@ -120,8 +142,8 @@ def _answer(task: ParseTask, body: bytes, parse_one: Parse, limits: ParseLimits,
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _read_request(requests: _Readable) -> tuple[ParseTask, bytes] | None:
-    """The next request; None at the end of the stream, be it in the midst of one."""
+def _read_request(requests: _Readable) -> tuple[ParseTask, bytes, int] | None:
+    """The next request: task, body, generation; None at the end of the stream, be it in the midst of one."""
     data = requests.read(HEADER.size)
     if len(data) < HEADER.size:
         return None
@@ -130,7 +152,7 @@ def _read_request(requests: _Readable) -> tuple[ParseTask, bytes] | None:
     body = requests.read(header.second)
     if len(head) < header.first or len(body) < header.second:
         return None
-    return read_task(head), body
+    return read_task(head), body, header.flags
 
 
 def _confine(limits: ParseLimits) -> None:

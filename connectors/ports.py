@@ -49,12 +49,15 @@ class ParseOutput(msgspec.Struct, frozen=True):
     text: bytes = b""
     records: bytes = b""  # gzip members to append as they are, "" when the store is to make them
     text_record_bytes: int = 0  # length of the first of `records`, the text's; 0 when the page has no text
+    kept: bool = False  # the records of an earlier reading stand: nothing is appended
 
 
 class Parser(Protocol):
     """Parses in other processes, under limits. A dead or slow worker is a `ParsedPage` with an error."""
 
-    async def parse(self, task: ParseTask, body: bytes) -> ParseOutput: ...
+    async def parse(self, task: ParseTask, body: bytes, *, generation: int = 0) -> ParseOutput:
+        """A parser may leave out links that it named before for the same `generation` (`Memo.generation`)."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -17,13 +17,14 @@ from connectors.crawldb_rocksdb import CrawlDb
 from connectors.exports import PageRow, place
 from infra.folder import DATABASE, read_status
 from schemas.records import DeadLetter, DiscoveredUrl, Source
-from streams.core.admit import Admission, Memo
+from streams.core.admit import Admission
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
-from streams.core.explain import Sentence, explain_host, explain_unknown, explain_url
+from streams.core.explain import Sentence, explain_host, explain_scope, explain_unknown, explain_url
 from streams.core.explain_policy import explain_block, explain_budget, explain_groups, explain_words
 from streams.core.failures import UsageError
 from streams.core.host_policy import Change, Policies, Standing, history
 from streams.core.hosts import HostState, decode_host
+from streams.core.memo import Memo
 from streams.core.permits import decode_host_permits
 from streams.core.policy import CrawlPolicy
 from streams.core.progress import Counts, Progress
@@ -45,6 +46,7 @@ _STATE_WORDS = {
     Status.GONE: "tombstone",
     Status.DENIED: "denied",
     Status.REFUSED: "refused",
+    Status.OUT_OF_SCOPE: "out of scope",
 }
 
 
@@ -175,14 +177,15 @@ class Reader:
 
     def _explain_url(self, url: str, now_ms: int) -> list[Sentence]:
         row, host = self._row(url), self._host(host_key(url))
+        admission = Admission(self._db, self._policy, self._scope, Memo(1))
         if row is None or host is None:
             found = DiscoveredUrl(url=url, host_key=host_key(url), source=Source.LINK, discovered_ms=now_ms, depth=1)
-            reason = Admission(self._db, self._policy, self._scope, Memo(1)).refusal(found)
+            reason = admission.refusal(found)
             rules = None if host is None else self._rules(host)
             sentences = explain_unknown(url, reason, host, rules, now_ms, depth_max=self._scope.depth_max)
             return sentences + self._host_words(host, now_ms)
         in_flight = any(lease.url_id == url_id(url) for lease in host.in_flight.values())
-        sentences = explain_block(host, url)
+        sentences = explain_block(host, url) + explain_scope(admission.leaves_out(host.host_key, row))
         sentences += explain_url(row, in_flight, host, self._rules(host), now_ms, self._policy)
         return sentences + self._host_words(host, now_ms)
 

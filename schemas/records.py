@@ -243,6 +243,7 @@ class ParsedPage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     soft_404: bool = False  # it says that it is not there, whatever its status: no document
     sitemap_type: str = ""  # kind SITEMAP: urlset, index, rss, atom, text, invalid, refused
     trusted_hosts: tuple[str, ...] = ()  # as in its task
+    links_omitted: int = 0  # links that this parser named before, at no greater depth, and that may be followed
 
 
 class HostPolicy(msgspec.Struct, frozen=True):

@@ -8,6 +8,8 @@ One task owns all state and works in groups. For each group, in this order:
    segments' position, the content index and the fetch log's journal;
 4. release: only now are leases fetched and bodies parsed.
 
+Stored bodies that are to be read again, since the scope grew, go to the parsers while those have little else to do.
+
 A crash at any point leaves the last batch: segments are cut back to its position, leases that were out are closed and
 leased again one delay later, bodies that waited to be parsed are parsed.
 Backpressure: a group is bounded; leases are granted only while requests, unstored bodies and unparsed pages are below
@@ -106,6 +108,7 @@ class Engine:
         self._to_parse: deque[tuple[ParseTask, bytes | None]] = deque()
         self._to_parse_bytes = 0
         self._unstored_bytes = 0
+        self._reread_max = max(1, limits.parse_backlog_max // 4)  # fresh pages do not wait for long
         self._draining = self._stopping = False
         self._end: tuple[EndReason, str] | None = None
         self._drained_for = EndReason.DRAINED
@@ -203,6 +206,7 @@ class Engine:
         await self._work()
         if self._failure is not None:
             raise self._failure
+        await self._reread()
         group = Group()
         room = self._room()  # before the answers leave the inbox: they may be pages that count
         events: list[Event] = []
@@ -223,6 +227,22 @@ class Engine:
         self._release(turn, group)
         self._consider_end(turn)
 
+    async def _reread(self) -> None:
+        """While the parsers have little to do, give them stored bodies to read again, if there are any to be."""
+        place = self._owner.rereading.place
+        if place is None or not self._has_room_to_reread():
+            return
+        rows = self._db.rows_after(place.after, bounds.REREAD_ROWS_MAX)
+        at_end = len(rows) < bounds.REREAD_ROWS_MAX
+        turn = self._owner.reread(rows, self._now(), at_end=at_end, tasks_max=self._reread_max)
+        group = Group()
+        await self._commit(turn, group)
+        self.tally.turn(turn, group.fetched, group.duplicates)
+        self._release(turn, group)
+
+    def _has_room_to_reread(self) -> bool:
+        return not self._draining and self._parse_backlog() < self._reread_max
+
     def _operator_says(self) -> list[HostPolicy]:
         """Changes that wait in the folder's inbox; a look a while."""
         if self._control is None or 0 <= self._now() - self._control_ms < bounds.CONTROL_MS:
@@ -239,6 +259,8 @@ class Engine:
         loop = asyncio.get_running_loop()
         while not self._inbox and not self._stopping and self._failure is None:
             wait_ms = max(0, self._owner.next_ms() - self._now())
+            if self._owner.rereading.place is not None and self._has_room_to_reread():
+                break
             if (wait_ms == 0 and self._room() > 0) or (self._draining and not self._fetches and not self._parses):
                 break
             if wait_ms == 0 or wait_ms > bounds.HEARTBEAT_MS:
@@ -323,7 +345,11 @@ class Engine:
         try:
             if body is None:
                 body = await asyncio.get_running_loop().run_in_executor(None, self._read, task.content)
-            output = await self._parser.parse(task, body) if body is not None else _unreadable(task)
+            if body is None:
+                output = _unreadable(task)
+            else:
+                output = await self._parser.parse(task, body, generation=self._owner.memo.generation)
+            output = msgspec.structs.replace(output, kept=task.kept)
         except asyncio.CancelledError:
             return
         except BaseException as error:  # a fault of ours: it ends the run, in the task that everybody waits for
@@ -364,7 +390,7 @@ class Engine:
             self._end = (self._drained_for, "")
         elif limits.pages_max is not None and self.tally.pages >= limits.pages_max:
             self._end = (EndReason.PAGE_LIMIT, "")
-        else:
+        elif self._owner.rereading.place is None:
             self._end = self._idle_end(now_ms)
 
     def _idle_end(self, now_ms: int) -> tuple[EndReason, str] | None:

@@ -20,9 +20,10 @@ from schemas.records import BodyRef, DiscoveredUrl, Kind, ParseTask, Source
 from streams.bench.meter import Meter, folder_bytes, rss_peak_mb
 from streams.bench.population import Population
 from streams.bench.runner import START_MS, bench_policy
-from streams.core.admit import Admission, Memo
+from streams.core.admit import Admission
 from streams.core.failures import UsageError
 from streams.core.hosts import HostState
+from streams.core.memo import Memo
 from streams.core.parse import parse_page
 from streams.core.policy import ParseLimits
 from streams.core.route import route

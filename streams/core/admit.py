@@ -17,8 +17,9 @@ import msgspec
 from schemas.records import DiscoveredUrl, Kind, Source
 from streams.core import policy as bounds
 from streams.core.hosts import count_queued, count_status
+from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy
-from streams.core.rows import QueueClass, UrlRow, decode_row, place, rank
+from streams.core.rows import QueueClass, Status, UrlRow, decode_row, place, rank
 from streams.core.rules.scope import Scope
 from streams.core.rules.traps import TemplateCounts, template, url_trap
 from streams.core.rules.urls import host_key, url_id
@@ -29,37 +30,6 @@ AT_ONCE_MS = 0  # due before anything that became due by itself, and so within t
 
 encode_templates = msgspec.msgpack.Encoder().encode
 decode_templates = msgspec.msgpack.Decoder(TemplateCounts).decode
-
-
-class Memo:
-    """URLs seen lately with the least depth they were seen at: most links of real pages are known already.
-
-    Two generations: when the younger is full it becomes the elder, and the elder is forgotten. It may forget; what it
-    holds is durable or was refused for good.
-    """
-
-    def __init__(self, urls_max: int = bounds.MEMO_URLS_MAX) -> None:
-        self._urls_max = urls_max
-        self._young: dict[str, int] = {}
-        self._old: dict[str, int] = {}
-
-    def knows(self, url: str, depth: int) -> bool:
-        """True when the URL needs no further look at this depth; else it is noted as seen."""
-        seen = self._young.get(url)
-        if seen is not None and seen <= depth:
-            return True
-        elder = self._old.get(url) if seen is None else None
-        if len(self._young) >= self._urls_max:
-            self._old, self._young = self._young, {}
-        if elder is not None and elder <= depth:
-            self._young[url] = elder
-            return True
-        self._young[url] = depth
-        return False
-
-    def forget(self) -> None:
-        """After a turn that was not committed."""
-        self._young, self._old = {}, {}
 
 
 class Admission:
@@ -114,10 +84,21 @@ class Admission:
         if found.source is Source.SEED:
             return None
         if found.kind is Kind.SITEMAP and found.source is Source.SITEMAP:
-            # Its path and name say nothing of the pages that it names: those of its own host, or of one that trusts it.
-            covered = any(map(self.scope.covers_host, (found.host_key, *found.trusted_hosts)))
-            return None if covered and self.scope.depth_max != 0 else "out_of_scope"
+            return self._leaves_out_sitemap(found.host_key, found.trusted_hosts)
         return self.scope.admits(found.url, found.host_key, found.depth) or url_trap(found.url)
+
+    def leaves_out(self, host_key_: str, row: UrlRow) -> str | None:
+        """Why today's scope leaves out a URL that was admitted, perhaps under a wider one; None when it does not."""
+        if row.source is Source.SEED:
+            return None
+        if row.kind is Kind.SITEMAP and row.source is Source.SITEMAP:
+            return self._leaves_out_sitemap(host_key_, row.trusted_hosts)
+        return self.scope.admits(row.url, host_key_, row.depth)
+
+    def _leaves_out_sitemap(self, host_key_: str, trusted_hosts: Sequence[str]) -> str | None:
+        """Its path and name say nothing of the pages that it names: those of its own host, or of one that trusts it."""
+        covered = any(map(self.scope.covers_host, (host_key_, *trusted_hosts)))
+        return None if covered and self.scope.depth_max != 0 else "out_of_scope"
 
     def _read(self, turn: Turn, keys: list[bytes]) -> None:
         rows = turn.rows
@@ -177,6 +158,8 @@ class Admission:
                 turn.found.append(redirect_target(row, key[-16:], visit.redirect_target, turn.now_ms))
                 if row.source is Source.SEED:
                     turn.new_seeds.append(visit.redirect_target)
+        if row.status is Status.OUT_OF_SCOPE and self.leaves_out(slot.state.host_key, row) is None:
+            take_in(turn, slot, key, row)
         if found.trusted_hosts:
             self._trust(turn, slot, key, row, found)
         newer = found.lastmod_ms is not None and row.visit is not None and found.lastmod_ms > row.visit.fetched_ms
@@ -268,3 +251,19 @@ def requeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueCla
     """Move a row from its queue, if it is in one, to another place."""
     dequeue(turn, slot, key, row)
     enqueue(turn, slot, key, row, queue, due_ms)
+
+
+def take_in(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
+    """A URL that was put off, when its turn came under a narrower scope, is in scope now and due at once."""
+    assert row.status is Status.OUT_OF_SCOPE, row.url
+    assert key[-16:] not in slot.rows, row.url
+    visit = row.visit
+    if visit is None:
+        status = Status.NEW
+    elif visit.content is not None:
+        status = Status.FETCHED
+    else:
+        status = Status.FAILED if visit.redirect_target is None else Status.REDIRECT
+    count_status(slot.state, row.status, status)
+    row.status = status
+    requeue(turn, slot, key, row, QueueClass.NEW if visit is None else QueueClass.REVISIT, AT_ONCE_MS)

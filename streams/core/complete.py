@@ -143,11 +143,14 @@ class Completion:
             turn.counts.stale += 1
             return
         visit = row.visit
+        if visit.extractor_version == page.extractor_version and page.error and not visit.parse_error:
+            return  # the reading before went well and tells more
+        if visit.extractor_version != page.extractor_version or page.text is not None:
+            visit.text = page.text  # else its records were not made again
         visit.extractor_version, visit.parse_error = page.extractor_version, page.error
         visit.simhash, visit.title, visit.canonical = page.simhash, page.title, page.canonical
         visit.index, visit.follow = page.index and not page.soft_404, page.follow
-        visit.text = page.text
-        visit.links = len(page.links) + len(page.entries)
+        visit.links = len(page.links) + page.links_omitted + len(page.entries)
         turn.put_row(key, row)
         leased = slot.rows.get(page.url_id)
         if leased is not None and leased is not row:

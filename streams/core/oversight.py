@@ -18,10 +18,11 @@ from schemas.records import HostPolicy
 from streams.core import hosts as host_rules
 from streams.core import policy as bounds
 from streams.core.active import Hosts
-from streams.core.admit import AT_ONCE_MS, Memo, dequeue, requeue
+from streams.core.admit import AT_ONCE_MS, dequeue, requeue
 from streams.core.frontier import Frontier
 from streams.core.host_policy import Blocked, Change, Policies, is_host, matches
 from streams.core.hosts import HostState, Override, decode_host
+from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import PLACE_BYTES, QueueClass, Status
 from streams.core.rules import revisit

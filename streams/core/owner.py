@@ -25,13 +25,15 @@ from schemas.records import (
 from streams.core import hosts as host_rules
 from streams.core import policy as bounds
 from streams.core.active import Hosts
-from streams.core.admit import AT_ONCE_MS, Admission, Memo, requeue, write_templates
+from streams.core.admit import AT_ONCE_MS, Admission, requeue, write_templates
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier
 from streams.core.hosts import NEVER_MS, HostState, counted, decode_host, encode_host
+from streams.core.memo import Memo
 from streams.core.oversight import Oversight
 from streams.core.policy import CrawlPolicy
+from streams.core.reread import Rereading
 from streams.core.robots_desk import RobotsDesk
 from streams.core.route import route
 from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, encode_row
@@ -94,12 +96,14 @@ class Owner:
             epoch=epoch,
             new_lease_id=self._new_lease_id,
             allowed=self.oversight.blocked.allows,
+            leaves_out=self.admission.leaves_out,
         )
         spent = reads.get(Family.OWNER, BUDGET_KEY)
         self.frontier.budget = Budget(policy.budget, None if spent is None else decode_spent(spent))
         self.sharing = self.frontier.sharing = sharing_of(reads, policy)
         self.completion = Completion(self.frontier, policy, jitter)
         self.robots = RobotsDesk(self.frontier, self.completion, policy, jitter)
+        self.rereading = Rereading(reads, policy)
         self._expiries: list[tuple[int, bytes]] = []  # (not after any expiry of the host's leases, host_id)
         self._watched: dict[bytes, int] = {}  # host_id → the one entry in there that counts
 
@@ -114,6 +118,7 @@ class Owner:
         """
         turn = self._begin(now_ms)
         self.oversight.configure(turn.now_ms)
+        self.rereading.meet(self.admission.scope)
         for host_id_, raw in self._reads.hosts():
             state = decode_host(raw)
             self.oversight.adopted(host_id_, state)
@@ -208,6 +213,13 @@ class Owner:
         self._end(turn)
         return turn
 
+    def reread(self, rows: Sequence[tuple[bytes, bytes]], now_ms: int, *, at_end: bool, tasks_max: int) -> Turn:
+        """Go on with `rereading`, at rows (key, value) as they were committed; see `Rereading.step`."""
+        turn = self._begin(now_ms)
+        self.rereading.step(turn, rows, self.hosts, self.admission, at_end=at_end, tasks_max=tasks_max)
+        self._end(turn)
+        return turn
+
     def requeue_dead(self, keys: Sequence[bytes], now_ms: int) -> Turn:
         """These URLs (host_id ‖ url_id), given up before, are to be tried anew as new visits; their letters go."""
         turn = self._begin(now_ms)
@@ -222,9 +234,10 @@ class Owner:
         return turn
 
     def set_scope(self, scope: Scope) -> None:
-        """The scope grew: what was refused before may be admitted now."""
+        """The scope grew: what was refused before may be admitted now, and is looked for in what lies stored."""
         self.admission.scope = scope
         self.memo.forget()
+        self.rereading.meet(scope)
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -341,6 +354,7 @@ class Owner:
         self._settle_found(turn)
         writes = turn.writes
         self.oversight.record(turn)
+        self.rereading.record(turn)
         for slot in self.hosts.unwritten_templates():
             if slot.templates_unsaved:
                 write_templates(turn, slot)

@@ -7,7 +7,7 @@ import msgspec
 from connectors.parser_worker import parse_sitemap
 from schemas.records import DiscoveredUrl, Kind, Outcome, Source
 from streams.core import policy as bounds
-from streams.core.admit import Memo
+from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy, ParseLimits, Politeness, TrapLimits
 from streams.core.rows import QueueClass, Status
 from streams.core.rules.scope import Scope, ScopeMode
