@@ -36,8 +36,8 @@ _META, _CONTENT, _LOG = "meta", "content", "log"
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
 
 _RESTATED = "rocksdict-config.json"  # what rocksdict writes at each opening
-_BLOCK_CACHE_BYTES = 64 << 20
-_MEMTABLES_BYTES = 96 << 20  # all column families together
+_BLOCK_CACHE_BYTES = 32 << 20
+_MEMTABLES_BYTES = 32 << 20  # all column families together
 _WAL_BYTES_MAX = 256 << 20
 
 _decode_content = msgspec.msgpack.Decoder(StoredContent).decode
@@ -115,6 +115,20 @@ class CrawlDb:
             if not key.startswith(prefix):
                 break
             found.append(key[width:])
+            entries.next()
+        _check(entries)
+        return found
+
+    def rows_after(self, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        """(key, value) of the URL rows that follow `after`, in order."""
+        entries = self._by_family[Family.URL].iter()
+        if after:
+            entries.seek(after + b"\0")
+        else:
+            entries.seek_to_first()
+        found: list[tuple[bytes, bytes]] = []
+        while len(found) < rows_max and entries.valid():
+            found.append((entries.key(), entries.value()))
             entries.next()
         _check(entries)
         return found
