@@ -89,6 +89,8 @@ class Ledger:
         return stored
 
     def _keep_parsed(self, output: ParseOutput) -> ParsedPage:
+        if output.kept:
+            return output.page
         return msgspec.structs.replace(output.page, text=self._segments.append_parsed(output))
 
     def make_durable(self, turn: Turn, group: Group, meta: dict[str, bytes], rows: Sequence[FetchLogRow]) -> None:

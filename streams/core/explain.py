@@ -21,6 +21,7 @@ _STATUS_WORDS = {
     Status.GONE: "it is gone: a tombstone, looked at again after a long time",
     Status.DENIED: "robots.txt forbids it",
     Status.REFUSED: "our own policy refuses it",
+    Status.OUT_OF_SCOPE: "the crawl's scope leaves it out",
 }
 _DUE_WORDS = {  # what is done with it when it is due
     QueueClass.NEW: "queued for its first visit",
@@ -147,6 +148,15 @@ def explain_url(
         sentences.append(("last visit", f"{_ago(visit.fetched_ms, now_ms)}: {status}, {what}"))
         sentences.append(("visits", f"{visit.visits:,} in all, {visit.changes:,} of them found it changed"))
     return sentences
+
+
+def explain_scope(reason: str | None) -> list[Sentence]:
+    """Of a URL that is known, from a time when the scope was wider; nothing when the scope has it."""
+    if reason is None:
+        return []
+    return [
+        ("scope", f"{reason}: the crawl's scope leaves it out; nothing is asked for it unless the scope takes it in")
+    ]
 
 
 def explain_unknown(

@@ -58,8 +58,12 @@ class Frontier:
         epoch: int,
         new_lease_id: Callable[[], bytes],
         allowed: Callable[[HostState, str], bool],
+        leaves_out: Callable[[str, UrlRow], str | None],
     ) -> None:
-        """`new_lease_id`: 16 bytes, never twice. `allowed`: host and URL → not blocked by the operator."""
+        """`new_lease_id`: 16 bytes, never twice. `allowed`: host and URL → not blocked by the operator.
+
+        `leaves_out`: host_key and row → why it is not in scope (any more), or None.
+        """
         self.schedule = Schedule()
         self._reads = reads
         self._hosts = hosts
@@ -67,6 +71,7 @@ class Frontier:
         self._epoch = epoch
         self._new_lease_id = new_lease_id
         self._allowed = allowed
+        self._leaves_out = leaves_out
         self.budget = Budget(policy.budget)
         self.sharing: Sharing | None = None  # while addresses or domains have limits of their own
 
@@ -74,11 +79,12 @@ class Frontier:
         """Grant up to so many leases, the best hosts first. Returns how many."""
         granted = 0
         looked_at = 0
-        denied_max = turn.counts.denied + bounds.DENIED_PER_TURN_MAX
+        counts = turn.counts
+        settled_max = counts.denied + counts.put_off + bounds.DENIED_PER_TURN_MAX
         while (
             granted < leases_max
             and looked_at < leases_max + bounds.GROUP_EVENTS_MAX
-            and turn.counts.denied < denied_max
+            and counts.denied + counts.put_off < settled_max
         ):
             host_id_ = self.schedule.pop(turn.now_ms)
             if host_id_ is None:
@@ -214,25 +220,30 @@ class Frontier:
             row = self.row(turn, key)
             assert row is not None, (host.host_key, tail.hex())
             assert row.place == tail[:PLACE_BYTES], (row.url, row.place.hex(), tail.hex())
+            if self._leaves_out(host.host_key, row) is not None:
+                turn.counts.put_off += 1
+                self._put_off(turn, slot, key, row, Status.OUT_OF_SCOPE, self._policy.revisit_ms_max)
+                continue
             if word == "ask":  # only now: a host that has nothing due is not asked for its robots.txt
                 self._lease_robots(turn, slot, url=host.host_key + "/robots.txt", hops=0, robots_for="")
                 return True
-            if word == "rules" and not self.rules(slot).allows(row.url):
-                self._deny(turn, slot, key, row, "robots")
-            elif not self._allowed(host, row.url):
-                self._deny(turn, slot, key, row, "blocked")
+            if (word == "rules" and not self.rules(slot).allows(row.url)) or not self._allowed(host, row.url):
+                self._deny(turn, slot, key, row)
             else:
                 self._lease_url(turn, slot, tail, row)
                 return True
         return False
 
-    def _deny(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, error: str) -> None:
+    def _deny(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
+        turn.counts.denied += 1
+        self._put_off(turn, slot, key, row, Status.DENIED, revisit.denied_interval_ms(self._policy))
+
+    def _put_off(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, status: Status, interval_ms: int) -> None:
         """Settle a URL that may not be asked, at no cost to the site: it comes up again when rules may have changed."""
         slot.queue.pop(row.place[0])
-        count_status(slot.state, row.status, Status.DENIED)
-        row.status = Status.DENIED
-        turn.counts.denied += 1
-        requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + revisit.denied_interval_ms(self._policy))
+        count_status(slot.state, row.status, status)
+        row.status = status
+        requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + interval_ms)
 
     def _lease_url(self, turn: Turn, slot: HostSlot, tail: bytes, row: UrlRow) -> None:
         slot.queue.pop(tail[0])

@@ -28,7 +28,7 @@ from schemas.records import FetchResult, Kind
 from streams.core import policy as bounds
 from streams.core.policy import CrawlPolicy
 from streams.core.robots_fetch import RobotsState
-from streams.core.rows import QueueClass, Status
+from streams.core.rows import Status
 
 ALLOTMENT_FULL = 256  # of 256: the host's whole pace
 ALLOTMENT_MIN = 4
@@ -312,4 +312,6 @@ def count_status(host: HostState, before: Status | None, now: Status) -> None:
     """A URL of the host is what it is `now`; `before` is None for one that is new."""
     if before is not None:
         host.statuses[before] -= 1
+    if now >= len(host.statuses):  # written before there was such a status
+        host.statuses += [0] * (now + 1 - len(host.statuses))
     host.statuses[now] += 1

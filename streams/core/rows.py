@@ -45,6 +45,7 @@ class Status(enum.IntEnum):
     GONE = 4  # a tombstone: 404 or 410 that persisted
     DENIED = 5  # robots.txt forbids it
     REFUSED = 6  # our own policy: a private address, too large, ...
+    OUT_OF_SCOPE = 7  # admitted under a wider scope than today's
 
 
 class Visit(msgspec.Struct, array_like=True, gc=False):

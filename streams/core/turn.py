@@ -34,7 +34,7 @@ class Family(enum.IntEnum):
     DEAD = 6  # host_id ‖ url_id → DeadLetter
     POLICY = 7  # an operator's words and their history, see streams.core.host_policy
     GROUP = 8  # hosts and the groups that they share limits in, see streams.core.sharing
-    OWNER = 9  # the owner's own small records: what it spent of the day's budget
+    OWNER = 9  # the owner's own small records: what it spent of the day's budget, its scope, a reading of stored bodies
 
 
 Write = tuple[Family, bytes, bytes | None]
@@ -110,7 +110,8 @@ class Counts(msgspec.Struct):
     granted: int = 0
     stale: int = 0
     refused: dict[str, int] = msgspec.field(default_factory=dict)  # by reason, at admission
-    denied: int = 0
+    denied: int = 0  # by robots.txt or an operator
+    put_off: int = 0  # queued URLs that today's scope leaves out
     completed: dict[str, int] = msgspec.field(default_factory=dict)  # by outcome
     errors: dict[str, int] = msgspec.field(default_factory=dict)  # by kind
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streams.core.policy import SCOPE_PATTERN_CHARS_MAX, SCOPE_PATTERNS_MAX
 from streams.core.rules.patterns import PatternError
@@ -134,3 +136,50 @@ def test_many_seeds() -> None:
     assert all(admits(scope, f"http://h/{n}/x") is None for n in range(5_000))
     assert admits(scope, "http://h/5000/x") == "out_of_scope"
     assert admits(scope, "http://h/499") == "out_of_scope"
+
+
+_URLS = [
+    f"{host}{path}"
+    for host in ("http://a.test", "https://a.test", "http://x.a.test", "http://b.test:81")
+    for path in ("/", "/d/", "/d/e", "/d/e/f", "/z")
+]
+_PATTERNS = st.sets(st.sampled_from(("/d", "/e", "z$", "b")), max_size=2).map(lambda found: tuple(sorted(found)))
+_SCOPES = st.builds(
+    Scope,
+    seeds=st.lists(st.sampled_from(_URLS), max_size=3, unique=True).map(tuple),
+    mode=st.sampled_from(ScopeMode),
+    depth_max=st.sampled_from((None, 0, 1, 3)),
+    include=_PATTERNS,
+    exclude=_PATTERNS,
+)
+
+
+@settings(max_examples=300)
+@given(before=_SCOPES, after=_SCOPES)
+def test_a_scope_that_may_not_admit_more_admits_nothing_new(before: Scope, after: Scope) -> None:
+    """Protects what stored pages name: whatever a later scope lets in that the earlier refused makes it look again."""
+    for url in _URLS:
+        for depth in range(5):
+            key = host_key(url)
+            new = after.admits(url, key, depth) is None and before.admits(url, key, depth) is not None
+            assert not new or after.may_admit_more_than(before) or url in after.seeds, (url, depth)
+
+
+def test_the_same_scope_and_narrower_ones_admit_no_more() -> None:
+    """Protects a resume from reading everything again for nothing."""
+    scope = Scope(("http://a.test/d/",), ScopeMode.DOMAIN, 3, ("/d",), ("z",))
+    narrower = (
+        scope,
+        scope.with_seeds(["http://x.a.test/d/other"]),
+        msgspec.structs.replace(scope, mode=ScopeMode.HOST, depth_max=2, exclude=("z", "y")),
+    )
+    assert not any(one.may_admit_more_than(scope) for one in narrower)
+    wider = (
+        scope.with_seeds(["http://b.test/"]),
+        msgspec.structs.replace(scope, mode=ScopeMode.ANY),
+        msgspec.structs.replace(scope, depth_max=None),
+        msgspec.structs.replace(scope, include=()),
+        msgspec.structs.replace(scope, include=("/d", "/e")),
+        msgspec.structs.replace(scope, exclude=()),
+    )
+    assert all(one.may_admit_more_than(scope) for one in wider)

@@ -28,6 +28,10 @@ class ScopeMode(enum.Enum):
     ANY = "any"
 
 
+_WIDTH = {ScopeMode.PREFIX: 0, ScopeMode.HOST: 1, ScopeMode.DOMAIN: 2, ScopeMode.ANY: 3}
+"""Of the same seeds, each admits what those before it admit."""
+
+
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """What may be admitted. `seeds` are normal forms and always in scope themselves.
 
@@ -69,6 +73,20 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         if index.include and not any(pattern.search(url) for pattern in index.include):
             return "not_included"
         return None
+
+    def may_admit_more_than(self, other: Scope) -> bool:
+        """False only when `other` surely admits all that this scope admits, but for seeds themselves."""
+        if _WIDTH[self.mode] > _WIDTH[other.mode]:
+            return True
+        # In a scope of the same mode or a wider one, what a seed brings in is in if the seed is.
+        for seed in self._index.seeds - other._index.seeds:
+            if not other._index.within(seed, urls.host_key(seed)):
+                return True
+        if other.depth_max is not None and (self.depth_max is None or self.depth_max > other.depth_max):
+            return True
+        if other.include and (not self.include or not set(self.include) <= set(other.include)):
+            return True
+        return not set(other.exclude) <= set(self.exclude)
 
     def covers_host(self, host_key: str) -> bool:
         """Whether any URL of the host may belong to the crawl, by the mode alone."""
