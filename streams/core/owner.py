@@ -100,7 +100,7 @@ class Owner:
         )
         spent = reads.get(Family.OWNER, BUDGET_KEY)
         self.frontier.budget = Budget(policy.budget, None if spent is None else decode_spent(spent))
-        self.sharing = self.frontier.sharing = sharing_of(reads, policy)
+        self.sharing = self.frontier.sharing = sharing_of(reads, policy, clock_skew_ms=clock_skew_ms)
         self.completion = Completion(self.frontier, policy, jitter)
         self.robots = RobotsDesk(self.frontier, self.completion, policy, jitter)
         self.rereading = Rereading(reads, policy)

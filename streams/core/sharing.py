@@ -52,16 +52,17 @@ class Readiness(Protocol):
     def ready(self, slot: HostSlot, now_ms: int) -> tuple[int, int]: ...
 
 
-def sharing_of(reads: Reads, policy: CrawlPolicy) -> Sharing | None:
-    """None when the policy limits neither addresses nor domains."""
-    sharing = Sharing(reads, policy)
+def sharing_of(reads: Reads, policy: CrawlPolicy, *, clock_skew_ms: int = 0) -> Sharing | None:
+    """None when the policy limits neither addresses nor domains. `clock_skew_ms`: see `streams.core.owner.Owner`."""
+    sharing = Sharing(reads, policy, clock_skew_ms=clock_skew_ms)
     return sharing if sharing.address_limit or sharing.domain_limit else None
 
 
 class Sharing:
     """The groups whose owner this is, and the hosts that are in groups."""
 
-    def __init__(self, reads: Reads, policy: CrawlPolicy) -> None:
+    def __init__(self, reads: Reads, policy: CrawlPolicy, *, clock_skew_ms: int = 0) -> None:
+        self._clock_skew_ms = clock_skew_ms
         politeness = policy.politeness
         self.address_limit = _limit(politeness.address_concurrency, politeness.address_delay_ms)
         self.domain_limit = _limit(politeness.domain_concurrency, politeness.domain_delay_ms)
@@ -258,7 +259,10 @@ class Sharing:
             if limit is None:
                 return None
             raw = self._reads.get(Family.GROUP, GROUP_KEY + key.encode())
-            group = Group(limit, self._permit_ms, None if raw is None else decode_group(raw))
+            state = None if raw is None else decode_group(raw)
+            if state is not None:
+                state.next_allowed_ms += self._clock_skew_ms  # set by an owner whose clock may have been behind ours
+            group = Group(limit, self._permit_ms, state)
             self._groups[key] = group
         return group
 
