@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from schemas.records import FetchLease, FetchResult, Kind, Outcome, ParsedPage
+from schemas.records import FetchLease, FetchResult, Kind, Outcome
 from streams.core import policy as bounds
 from streams.core.owner import Event
 from streams.core.tasks import decode_task
@@ -30,7 +30,7 @@ class Engine:
         self._random = setting.loop.random("engine")
         self.store = Store()
         self._epoch = 0
-        self.parsers = Parsers(setting.loop, setting.web, setting.faults, self._parsed)
+        self.parsers = Parsers(setting.loop, setting.web, setting.faults, self.send)
         self.fetcher = Fetcher(
             "fetcher", setting.loop, setting.web, setting.judges.politeness, setting.faults, self._finished
         )
@@ -78,9 +78,10 @@ class Engine:
         process.inbox.append(events)
         process.wake()
 
-    def _parsed(self, page: ParsedPage) -> None:
+    def send(self, event: Event) -> None:
+        """Into the inbox, which is memory."""
         if self._process is not None:
-            self._process.inbox.append([page])
+            self._process.inbox.append([event])
             self._process.wake()
 
 

@@ -101,11 +101,12 @@ class Fetcher:
             return
         address = self._web.address(lease.host_key, loop.now_ms)
         if lease.permitted_address is not None and address != lease.permitted_address:
+            self._faults.count("address_changed")
             self._finish(lease, fetch.address_changed(lease, address, now_ms=now_ms), None)
             return
         reply = self._web.answer(lease, loop.now_ms)
         if reply.reached:
-            self._judge.started(lease, loop.now_ms)
+            self._judge.started(lease, address, loop.now_ms)
             self._running[lease.lease_id] = lease
         loop.note(lease.host_key, f"{self.name} asks {lease.url} ({lease.kind.value})")
         took_ms = min(reply.takes_ms, lease.duration_ms_max)

@@ -10,8 +10,8 @@
 | tasks     | the topic of bodies to be parsed            | the same transaction                                   |
 | offsets   | how far the owner's group has read          | the owner, after it applied; may be lost               |
 
-Rows go into the table after the transaction, not before it (`rows_first`): a row that was written for a transaction
-that never was would be read by the repeat, which then decides otherwise (infra/decisions/0061).
+Rows go into the table after the transaction, not before it: a row that was written for a transaction that never was
+would be read by the repeat, which then decides otherwise (infra/decisions/0061).
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from schemas.records import FetchLease, ParseTask
-from streams.core.hosts import HostState, decode_host, encode_host
 from streams.core.owner import Event
-from streams.core.rows import HOST_ID_BYTES, QueueClass, Status, decode_row
-from streams.core.rules.urls import host_key
+from streams.core.rows import HOST_ID_BYTES, decode_row
 from streams.core.turn import Family, Write
 from streams.simulation.store import Store
 
@@ -94,36 +92,14 @@ class Partition:
 
     # --- recovery --------------------------------------------------------------------------------------------------
 
-    def recover(self, *, rows_first: bool) -> Store:
-        """The owner's local store anew: host states from the changelog, the index from the rows.
-
-        `rows_first`: rows may be newer than the states, written for a transaction that never was: what the states
-        count is counted anew, and a host of which only rows are there gets a state.
-        """
-        if not rows_first:
-            for stamp, redone in self.redo:
-                self.write_rows(redone, stamp)
+    def recover(self) -> Store:
+        """The owner's local store anew: rows that may be missing are written, the index is made from the rows."""
+        for stamp, redone in self.redo:
+            self.write_rows(redone, stamp)
         writes: list[Write] = [(family, key, value) for (family, key), value in self.changelog.items()]
         for key, (_, raw) in self.rows.items():
             writes.append((Family.URL, key, raw))
             writes.append((Family.QUEUE, key[:HOST_ID_BYTES] + decode_row(raw).place + key[HOST_ID_BYTES:], b""))
-        if rows_first:
-            writes += self._counted_anew()
         store = Store()
         store.commit(writes)
         return store
-
-    def _counted_anew(self) -> list[Write]:
-        states: dict[bytes, HostState] = {}
-        for (family, key), value in self.changelog.items():
-            if family is Family.HOST:
-                state = states[key] = decode_host(value)
-                state.queued, state.statuses, state.known = [0] * len(QueueClass), [0] * len(Status), 0
-        for key, (_, raw) in self.rows.items():
-            row = decode_row(raw)
-            state = states.setdefault(key[:HOST_ID_BYTES], HostState(host_key=host_key(row.url)))
-            state.queued[row.place[0]] += 1
-            state.statuses[row.status] += 1
-            state.known += 1
-            state.ready_ms = 0  # to be looked at: what is queued may be other than when it was written
-        return [(Family.HOST, key, encode_host(state)) for key, state in states.items()]

@@ -40,14 +40,7 @@ class Fleet:
     @property
     def store(self) -> Store:
         """As the last owner sees it."""
-        return (
-            self._process.store
-            if self._process is not None
-            else self.partition.recover(rows_first=self._setting.rows_first)
-        )
-
-    def _recover(self) -> Store:
-        return self.partition.recover(rows_first=self._setting.rows_first)
+        return self._process.store if self._process is not None else self.partition.recover()
 
     def quiet(self) -> bool:
         """An owner is there, with no group between its decision and its durability."""
@@ -72,9 +65,7 @@ class Fleet:
         if self._faults.hit("fleet_crash_in_takeover"):
             self._loop.after(SESSION_MS, self.start)
             return
-        self._process = process = FleetProcess(
-            self, self._setting, partition.recover(rows_first=self._setting.rows_first), epoch, producer
-        )
+        self._process = process = FleetProcess(self, self._setting, partition.recover(), epoch, producer)
         process.start()
 
     def rightful(self, process: FleetProcess) -> bool:
@@ -167,7 +158,7 @@ class FleetProcess(OwnerProcess):
         self.busy = True
         self.loop.note("", f"epoch {self.epoch} starts")
         stamp = self.epoch << 32 | self._version
-        self._transact(Group(turn, (), self.loop.now_ms, self._partition.position, stamp), self._rows)
+        self._transact(Group(turn, (), self.loop.now_ms, self._partition.position, stamp))
 
     def pending(self) -> bool:
         return self._read < len(self._partition.inbox)
@@ -196,12 +187,9 @@ class FleetProcess(OwnerProcess):
             return
         self._version += 1
         group = Group(turn, events, decided_ms, self._read, self.epoch << 32 | self._version)
-        if self.setting.rows_first:
-            self._later(self._rows, group, self._transact)
-        else:
-            self._later(self._transact, group, self._rows)
+        self._later(self._transact, group)
 
-    def _later(self, step: Callable[..., None], group: Group, after: Callable[..., None] | None) -> None:
+    def _later(self, step: Callable[[Group], None], group: Group) -> None:
         """The next step, soon, or late, or after another owner has taken over."""
         wait_ms = self.random.randrange(1, 10)
         if self.faults.hit("commit_slow"):
@@ -211,29 +199,13 @@ class FleetProcess(OwnerProcess):
             self._fleet.lost(self, "stands still")
             self.judges.flow.capacity(False, self.loop.now_ms)
             wait_ms = SESSION_MS + self.random.randrange(4_000, 30_000)
-        self.loop.after(wait_ms, self._step, step, group, after)
+        self.loop.after(wait_ms, self._step, step, group)
 
-    def _step(self, step: Callable[..., None], group: Group, after: Callable[..., None] | None) -> None:
+    def _step(self, step: Callable[[Group], None], group: Group) -> None:
         if self.alive:
-            step(group, after)
+            step(group)
 
-    def _rows(self, group: Group, after: Callable[..., None] | None) -> None:
-        partition, writes = self._partition, group.turn.writes
-        if self.faults.hit("fleet_crash_in_rows"):
-            partition.write_rows(writes[: len(writes) // 2], group.stamp)
-            self._crash("crash in rows")
-            return
-        partition.write_rows(writes, group.stamp)
-        if self.faults.hit("row_write_repeated"):
-            partition.write_rows(writes, group.stamp)
-        if self.faults.hit("fleet_crash_after_rows"):
-            self._crash("crash after rows")
-        elif after is not None:
-            self._later(after, group, None)
-        else:
-            self._apply(group)
-
-    def _transact(self, group: Group, after: Callable[..., None] | None) -> None:
+    def _transact(self, group: Group) -> None:
         turn = group.turn
         if self._producer == self._partition.producer:
             self.tell(turn, group.events, group.decided_ms)
@@ -248,8 +220,20 @@ class FleetProcess(OwnerProcess):
             self._crash("lost an acknowledgement")
         elif self.faults.hit("fleet_crash_after_transaction"):
             self._crash("crash after transaction")
-        elif after is not None:
-            self._later(after, group, None)
+        else:
+            self._later(self._rows, group)
+
+    def _rows(self, group: Group) -> None:
+        partition, writes = self._partition, group.turn.writes
+        if self.faults.hit("fleet_crash_in_rows"):
+            partition.write_rows(writes[: len(writes) // 2], group.stamp)
+            self._crash("crash in rows")
+            return
+        partition.write_rows(writes, group.stamp)
+        if self.faults.hit("row_write_repeated"):
+            partition.write_rows(writes, group.stamp)
+        if self.faults.hit("fleet_crash_after_rows"):
+            self._crash("crash after rows")
         else:
             self._apply(group)
 

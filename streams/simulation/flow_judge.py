@@ -115,8 +115,10 @@ class FlowJudge:
         """By the host's own policy, and the longest backoff: robots.txt that cannot be had is tried once an hour."""
         seen = self._politeness.host(host_key)
         copies = seen.copies
-        delay_ms = max(self._policy.politeness.delay_ms, copies[-1].rules.crawl_delay_ms if copies else 0)
+        delay_ms = max(self._politeness.delay_ms(seen, 1 << 62), copies[-1].rules.crawl_delay_ms if copies else 0)
         longest_ms = IDLE_MS_MAX + delay_ms * SLOWEST + max(bounds.ROBOTS_RETRY_MS, bounds.BACKOFF_MS_MAX)
+        if self._politeness.limits:  # others of its group may be slow
+            longest_ms += bounds.HOUR_MS
         if seen.hopped:  # its robots.txt is another host's, and waits for that one's leave, and so on
             longest_ms *= bounds.ROBOTS_HOPS_MAX
         return longest_ms

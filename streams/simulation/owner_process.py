@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.records import DiscoveredUrl, FetchResult, ParsedPage, Source
+from schemas.records import DiscoveredUrl, FetchResult, HostPolicy, ParsedPage, Source
 from streams.core import policy as bounds
 from streams.core.clock import SteadyClock
 from streams.core.hosts import NEVER_MS
@@ -46,7 +46,6 @@ class Setting:
     ) -> None:
         self.loop, self.web, self.policy, self.faults = loop, web, policy, faults
         self.leases_max, self.parses_max = leases_max, parses_max
-        self.rows_first = False  # the fleet's rows before its transaction: see `streams.simulation.fleet`
         self.judges = Judges(policy, leases_max=leases_max, parses_max=parses_max)
         self.scope = Scope(seeds=tuple(web.seeds()), mode=ScopeMode.ANY)
 
@@ -178,6 +177,8 @@ class OwnerProcess:
         for event in events:
             if isinstance(event, FetchResult):
                 judges.politeness.taken(event.lease_id, decided_ms)
+            elif isinstance(event, HostPolicy):
+                judges.politeness.ordered(event, decided_ms)
             elif isinstance(event, ParsedPage):
                 judges.books.parsed(event)
             elif isinstance(event, Sequence):

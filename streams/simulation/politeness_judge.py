@@ -12,9 +12,9 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from schemas.records import FetchLease, Kind
+from schemas.records import FetchLease, HostPolicy, Kind
 from streams.core import policy as bounds
-from streams.core.policy import CrawlPolicy
+from streams.core.policy import CrawlPolicy, Politeness
 from streams.simulation.loop import Violation
 from streams.simulation.web import Reply, Rules
 
@@ -41,10 +41,18 @@ class Seen(msgspec.Struct):
     quiet_until_ms: int = 0
     quiet_from_ms: int = 0  # when that was taken in
     copies: list[Copy] = msgspec.field(default_factory=list)
+    words: list[tuple[int, HostPolicy]] = msgspec.field(default_factory=list)  # (taken in, word), an operator's
     hopped: bool = False  # its robots.txt lies elsewhere
     tried_ms: int = 0  # the last robots answer of any kind that was taken in
     days: Counter[int] = msgspec.field(default_factory=Counter)  # requests by UTC day
     granted: Counter[int] = msgspec.field(default_factory=Counter)  # durable leases, started or not
+
+
+class Group(msgspec.Struct):
+    """What hosts of one address or of one registrable domain see together."""
+
+    open: set[bytes] = msgspec.field(default_factory=set)
+    ended_ms: int = 0
 
 
 class Asked(msgspec.Struct):
@@ -57,6 +65,7 @@ class Asked(msgspec.Struct):
     served_ms: int = 0
     reply: Reply | None = None  # when it came whole
     taken: bool = False
+    groups: tuple[str, ...] = ()
 
 
 class PolitenessJudge:
@@ -66,7 +75,11 @@ class PolitenessJudge:
         self._policy = policy
         self._hosts: dict[str, Seen] = {}
         self._asked: dict[bytes, Asked] = {}
+        self._answers: dict[str, tuple[Reply, int]] = {}  # URL of a robots.txt → its last answer, served when
+        self._sent: dict[str, set[str]] = {}  # URL of a robots.txt → hosts whose own was a redirect to it
         self.requests = 0
+        self._groups: dict[str, Group] = {}
+        self.limits = _limits(policy.politeness)  # by kind of group: (requests at once, delay)
 
     def host(self, key: str) -> Seen:
         seen = self._hosts.get(key)
@@ -82,7 +95,18 @@ class PolitenessJudge:
         self._asked[lease.lease_id] = Asked(lease, now_ms, decided_ms)
         self.host(lease.host_key).granted[decided_ms // bounds.DAY_MS] += 1
 
-    def started(self, lease: FetchLease, now_ms: int) -> None:
+    def ordered(self, word: HostPolicy, decided_ms: int) -> None:
+        """An operator's word was taken in: it holds for every lease from then on."""
+        seen = self.host(word.host_key)
+        if all(word.request_id != known.request_id for _, known in seen.words):
+            seen.words.append((decided_ms, word))
+
+    def delay_ms(self, seen: Seen, at_ms: int) -> int:
+        """Ours, or the operator's."""
+        said = [word.delay_ms for from_ms, word in seen.words if from_ms <= at_ms and word.delay_ms is not None]
+        return said[-1] if said else self._policy.politeness.delay_ms
+
+    def started(self, lease: FetchLease, address: str, now_ms: int) -> None:
         """A request reaches the host."""
         asked = self._asked.get(lease.lease_id)
         key = lease.host_key
@@ -95,7 +119,10 @@ class PolitenessJudge:
         if late_ms > 0:
             raise Violation("start_by", f"{lease.url} was started {late_ms} ms too late", key)
         seen = self.host(key)
+        self._words(asked, seen)
         self._pace(asked, seen, now_ms)
+        if self.limits:
+            self._together(asked, address, now_ms)
         if lease.kind is not Kind.ROBOTS and self._policy.politeness.respect_robots:
             self._robots(asked, seen, lease.url[len(key) :])
         seen.open.add(lease.lease_id)
@@ -106,6 +133,9 @@ class PolitenessJudge:
         asked, seen = self._asked[lease.lease_id], self.host(lease.host_key)
         seen.open.discard(lease.lease_id)
         seen.ended_ms = max(seen.ended_ms, now_ms)
+        for key in asked.groups:
+            self._groups[key].open.discard(lease.lease_id)
+            self._groups[key].ended_ms = max(self._groups[key].ended_ms, now_ms)
         asked.reply, asked.served_ms = reply, now_ms
         took_ms = now_ms - asked.started_ms
         if took_ms > lease.duration_ms_max:
@@ -120,19 +150,36 @@ class PolitenessJudge:
         obliges = decided_ms - asked.granted_ms < SURELY_IN_FLIGHT_MS
         lease, reply = asked.lease, asked.reply
         if lease.kind is Kind.ROBOTS:
-            asker = self.host(lease.robots_for or lease.host_key)
-            if reply is None or not 300 <= reply.status < 400:
-                asker.tried_ms = decided_ms
-            else:
-                asker.hopped = True
-            if reply is not None and reply.rules is not None:
-                asker.copies.append(Copy(reply.rules, asked.served_ms, decided_ms))
+            self._robots_taken(asked, reply, decided_ms)
         if obliges and reply is not None and reply.status in _TROUBLE:
             seen = self.host(lease.host_key)
             until_ms = _quiet_until_ms(reply, asked.served_ms)
             until_ms -= min(bounds.CLOCK_SKEW_MS_MAX, (until_ms - asked.served_ms) // 500)  # two clocks that go right
             if until_ms > seen.quiet_until_ms:
                 seen.quiet_until_ms, seen.quiet_from_ms = until_ms, decided_ms
+
+    def _robots_taken(self, asked: Asked, reply: Reply | None, decided_ms: int) -> None:
+        """An answer to robots.txt is one for every host that was sent to its URL, and for those that come later."""
+        lease = asked.lease
+        if reply is not None:
+            self._answers[lease.url] = (reply, asked.served_ms)
+        for key in sorted({lease.robots_for or lease.host_key} | self._sent.pop(lease.url, set())):
+            self._robots_for(key, reply, asked.served_ms, decided_ms)
+
+    def _robots_for(self, key: str, reply: Reply | None, served_ms: int, decided_ms: int) -> None:
+        asker = self.host(key)
+        for _ in range(2 * bounds.ROBOTS_HOPS_MAX):
+            target = None if reply is None else dict(reply.headers).get(b"Location")
+            if target is None:
+                asker.tried_ms = decided_ms
+                if reply is not None and reply.rules is not None:
+                    asker.copies.append(Copy(reply.rules, served_ms, decided_ms))
+                return
+            asker.hopped = True
+            self._sent.setdefault(target.decode(), set()).add(key)
+            if target.decode() not in self._answers:
+                return
+            reply, served_ms = self._answers[target.decode()]  # an owner may have kept it
 
     # --- what must hold as a request begins ------------------------------------------------------------------------
 
@@ -144,7 +191,7 @@ class PolitenessJudge:
         tokens = 1 if crawl_delay_ms else politeness.concurrency
         if len(seen.open) >= tokens:
             raise Violation("concurrency", f"{len(seen.open)} requests were open already at {lease.url}", key)
-        delay_ms = max(politeness.delay_ms, crawl_delay_ms)
+        delay_ms = max(self.delay_ms(seen, asked.decided_ms), crawl_delay_ms)
         delay_ms -= delay_ms // 500 + 2  # what two clocks that go right may differ by
         gap_ms = now_ms - seen.ended_ms
         if tokens == 1 and seen.ended_ms and gap_ms < delay_ms:
@@ -154,8 +201,36 @@ class PolitenessJudge:
             raise Violation("retry-after", f"{lease.url} came {early_ms} ms before the host would be asked", key)
         day = asked.decided_ms // bounds.DAY_MS
         seen.days[day] += 1
-        if seen.days[day] > politeness.budget_per_day + 2:  # two clocks may not agree on midnight
+        midnight = bounds.CLOCK_SKEW_MS_MAX // max(1, politeness.delay_ms) + 2  # on which two clocks may not agree
+        if seen.days[day] > politeness.budget_per_day + midnight:
             raise Violation("budget", f"{seen.days[day]} requests in a day", key)
+
+    def _words(self, asked: Asked, seen: Seen) -> None:
+        """An operator's words that were taken in before the lease was decided."""
+        lease, paused = asked.lease, False
+        for from_ms, word in seen.words:
+            if from_ms > asked.decided_ms:
+                break
+            paused = paused if word.paused is None else word.paused
+            if lease.kind is not Kind.ROBOTS and any(pattern in lease.url for pattern in word.block):
+                raise Violation("blocked", f"{lease.url} was asked in spite of {word.block}", lease.host_key)
+        if paused:
+            raise Violation("paused", f"{lease.url} was asked of a paused host", lease.host_key)
+
+    def _together(self, asked: Asked, address: str, now_ms: int) -> None:
+        """What hosts share: an address, a registrable domain (here the last two labels)."""
+        lease = asked.lease
+        shared = {"address": address, "domain": ".".join(lease.host_key.rsplit(".", 2)[-2:])}
+        asked.groups = tuple(f"{kind} {shared[kind]}" for kind in self.limits)
+        for kind, key in zip(self.limits, asked.groups, strict=True):
+            tokens, delay_ms = self.limits[kind]
+            group = self._groups.setdefault(key, Group())
+            if len(group.open) >= tokens:
+                raise Violation("group", f"{lease.url}: {len(group.open)} requests were open at {key}", lease.host_key)
+            gap_ms = now_ms - group.ended_ms
+            if tokens == 1 and gap_ms < delay_ms - delay_ms // 500 - 2:
+                raise Violation("group", f"{lease.url} came {gap_ms} ms after the last at {key}", lease.host_key)
+            group.open.add(lease.lease_id)
 
     def _robots(self, asked: Asked, seen: Seen, path: str) -> None:
         key, granted_ms = asked.lease.host_key, asked.decided_ms
@@ -175,6 +250,15 @@ class PolitenessJudge:
                 raise Violation("robots age", f"{path} was asked {over_ms} ms after robots.txt expired", key)
         if not in_force.rules.allows(path):
             raise Violation("robots obeyed", f"{path} is forbidden by {in_force.rules.disallow}", key)
+
+
+def _limits(politeness: Politeness) -> dict[str, tuple[int, int]]:
+    limits = {}
+    if politeness.address_concurrency or politeness.address_delay_ms:
+        limits["address"] = (politeness.address_concurrency or 1, politeness.address_delay_ms or 0)
+    if politeness.domain_concurrency or politeness.domain_delay_ms:
+        limits["domain"] = (politeness.domain_concurrency or 1, politeness.domain_delay_ms or 0)
+    return limits
 
 
 def _quiet_until_ms(reply: Reply, served_ms: int) -> int:

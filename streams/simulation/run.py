@@ -13,12 +13,23 @@ from streams.simulation.embedded_owner import Engine
 from streams.simulation.faults import Faults
 from streams.simulation.fleet_owner import Fleet
 from streams.simulation.loop import START_MS, Loop, Violation
+from streams.simulation.operator_words import Operator
 from streams.simulation.owner_process import Setting
 from streams.simulation.web import Web
 
 RUN_MS = 26 * bounds.HOUR_MS
 CALM_MS = bounds.HOUR_MS  # at the end: no more faults
 LOOK_MS = 30 * bounds.MINUTE_MS
+
+# (requests at once, delay) of an address and of a registrable domain
+_FREE = (None, None)
+SHARED_LIMITS: tuple[tuple[tuple[int | None, int | None], tuple[int | None, int | None]], ...] = (
+    (_FREE, _FREE),
+    (_FREE, _FREE),
+    ((1, 300), _FREE),
+    (_FREE, (1, 2_500)),
+    ((2, None), (2, None)),
+)
 
 
 class Report(msgspec.Struct):
@@ -41,11 +52,16 @@ class Report(msgspec.Struct):
 
 def policy_of(random: Random) -> CrawlPolicy:
     """The operator's policy of a seed."""
+    address, domain = random.choice(SHARED_LIMITS)
     return CrawlPolicy(
         politeness=Politeness(
             delay_ms=random.choice((200, 1_000, 1_000, 5_000)),
             concurrency=random.choice((1, 1, 1, 1, 2)),
             budget_per_day=random.choice((100_000, 100_000, 100_000, 120)),
+            address_concurrency=address[0],
+            address_delay_ms=address[1],
+            domain_concurrency=domain[0],
+            domain_delay_ms=domain[1],
         ),
         revisit_ms_min=3 * bounds.HOUR_MS,
         revisit_ms_max=10 * bounds.HOUR_MS,
@@ -69,6 +85,7 @@ def simulate(seed: int, run_ms: int = RUN_MS) -> Report:
     report = Report(seed, kind="fleet" if fleet else "embedded", hosts=len(web.hosts))
     try:
         loop.at(START_MS, runner.start)
+        Operator(setting, runner.send, end_ms - 2 * CALM_MS)
         at_ms = START_MS
         while at_ms < end_ms:
             at_ms += LOOK_MS
@@ -89,7 +106,7 @@ def simulate(seed: int, run_ms: int = RUN_MS) -> Report:
     report.completions = setting.judges.books.completions
     report.virtual_h = (loop.now_ms - START_MS) / bounds.HOUR_MS
     report.injected = faults.injected
-    if plenty and policy.politeness.budget_per_day > 10_000:
+    if plenty and policy.politeness.budget_per_day > 10_000 and not setting.judges.politeness.limits:
         report.lags_ms, report.slowed = setting.judges.flow.lags_ms, setting.judges.flow.slowed
     report.digest = loop.digest()
     return report

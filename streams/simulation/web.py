@@ -26,7 +26,21 @@ from streams.simulation.loop import START_MS
 
 AGENT = "Headrace"
 HOSTS_MIN = 20
-ROBOTS = ("rules", "rules", "rules", "none", "missing", "hop", "hop_far", "broken", "busy", "short", "changing", "late")
+ROBOTS = (
+    "rules",
+    "rules",
+    "rules",
+    "none",
+    "missing",
+    "hop",
+    "shared",
+    "hop_far",
+    "broken",
+    "busy",
+    "short",
+    "changing",
+    "late",
+)
 TROUBLES = ("", "", "", "", "flaky", "seconds", "date", "bare", "slow", "down", "private")
 
 
@@ -167,11 +181,14 @@ class Web:
         if path != "/robots.txt":
             _, _, number, left = path.split("/")
             of, hops = self.by_number[int(number)], int(left)
+        elif host.robots == "shared":
+            of, hops = self.by_number[0], 1
         elif host.robots in ("hop", "hop_far"):
             hops = host.hops
         if hops:
             count("robots_hop")
-            target = f"{self.by_number[(host.number + 1) % len(self.by_number)].key}/robots/{of.number}/{hops - 1}"
+            there = of if host.robots == "shared" else self.by_number[(host.number + 1) % len(self.by_number)]
+            target = f"{there.key}/robots/{of.number}/{hops - 1}"
             return Reply(takes_ms, 302, ((b"Location", target.encode()),))
         if of.robots == "missing":
             return Reply(takes_ms, 404, rules=Rules())
