@@ -348,10 +348,13 @@ def test_a_takeover_allows_for_a_clock_that_was_behind_in_groups_too() -> None:
     shared = Politeness(domain_concurrency=1, domain_delay_ms=5_000, respect_robots=False)
     world = World(CrawlPolicy(politeness=shared))
     world.seed("http://a.site.test/1", "http://b.site.test/1")
-    complete(world, world.turn().leases)
+    leases = world.turn().leases or world.turn().leases  # the permit is asked for first
+    assert len(leases) == 1
+    complete(world, leases)
     world.owner = Owner(world.store, world.policy, ANY, epoch=world.epoch + 1, jitter=lambda: 0.5)
     world.owner.adopt(world.now_ms, close_leases=False)
-    world.now_ms += 5_000
+    world.now_ms += 5_000 + bounds.CLOCK_SKEW_MS_MAX - 1
     assert not world.turn().leases
-    world.now_ms += bounds.CLOCK_SKEW_MS_MAX
-    assert len(world.turn().leases) == 1
+    assert not world.turn().leases
+    world.now_ms += 1
+    assert len(world.turn().leases or world.turn().leases) == 1
