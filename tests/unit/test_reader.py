@@ -14,7 +14,7 @@ from infra.folder import DATABASE, Folder, is_held
 from infra.kept import keep
 from infra.settings import Given, build
 from infra.wiring import open_reader, requeue_dead_letters
-from schemas.records import Outcome
+from schemas.records import Outcome, Source
 from streams.core.failures import CrawlError, UsageError
 from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy, Politeness
@@ -116,6 +116,13 @@ def test_explain_takes_urls_and_hosts_as_people_write_them(running: Running, ask
 
 def test_a_folder_is_judged_by_the_settings_that_it_keeps(running: Running) -> None:
     """Protects `explain` from the defaults: the crawl's own scope and delay decide."""
+    running.turn([found("http://a.test/left", Source.LINK, depth=1)], leases_max=0)
+    reader = open_reader(running.root, build([Given("crawl.include", ["nothing"], "")]))
+    try:
+        assert "not_included" in dict(reader.explain("http://a.test/left", NOW_MS))["scope"]
+        assert "scope" not in dict(reader.explain("http://a.test/new", NOW_MS))  # a seed
+    finally:
+        reader.close()
     keep(running.root, build([Given("crawl.scope", "any", ""), Given("politeness.delay", "7s", "")]))
     reader = open_reader(running.root)
     try:
