@@ -1,4 +1,4 @@
-"""The owner's store in RocksDB and its fake in memory give the same answers; a commit is whole, durable and visible."""
+"""The owner's store in RocksDB, its twin in memory and the core tests' fake answer alike; commits are whole."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from connectors.crawldb_memory import MemoryCrawlDb
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import StoreFailed
 from connectors.ports import StoredContent
@@ -45,7 +46,7 @@ def db_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (root / str(number) for number in itertools.count())
 
 
-def _same_answers(db: CrawlDb, store: MemoryStore, written: set[bytes]) -> None:
+def _same_answers(db: CrawlDb | MemoryCrawlDb, store: MemoryStore, written: set[bytes]) -> None:
     keys = sorted(written | {b"\0" * 26, b"\xff" * 26})
     assert db.rows(keys) == store.rows(keys)
     assert db.rows([]) == []
@@ -61,12 +62,12 @@ def _same_answers(db: CrawlDb, store: MemoryStore, written: set[bytes]) -> None:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(commits=st.lists(st.tuples(_writes, _ENTRIES), min_size=1, max_size=4))
-def test_rocksdb_answers_as_the_fake_does(
+def test_all_stores_answer_alike(
     db_paths: Iterator[Path], commits: list[tuple[list[Write], list[tuple[bytes, bytes, bool]]]]
 ) -> None:
-    """Protects the port: what the core's tests show on the fake holds on disk, also after opening it again."""
+    """Protects the port: what tests and simulations show in memory holds on disk, also after opening it again."""
     path = next(db_paths)
-    store, db = MemoryStore(), CrawlDb(path)
+    store, db, twin = MemoryStore(), CrawlDb(path), MemoryCrawlDb()
     written: set[bytes] = set()
     for writes, entries in commits:
         batch: list[Write] = [
@@ -76,7 +77,9 @@ def test_rocksdb_answers_as_the_fake_does(
         written |= {key for _, key, _ in batch}
         db.commit(batch)
         store.commit(batch)
+        twin.commit(batch)
     _same_answers(db, store, written)
+    _same_answers(twin, store, written)
     db.close()
     db = CrawlDb(path)
     _same_answers(db, store, written)
