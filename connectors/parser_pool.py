@@ -5,8 +5,10 @@
 | answers                         | the answer                        |                        | goes on              |
 | runs out of memory, and says so | `parse_memory`, by the worker     | given to another       | ends, is replaced    |
 | is ended by its CPU timer       | `parse_timeout`                   | given to another       | is replaced          |
-| is slow on the wall clock       | `parse_timeout`                   | given to another       | is killed, replaced  |
-| is killed from outside          | given to another, once            | given to another       | is replaced          |
+| is slow on the wall clock       | given to another once, then       | given to another       | is killed, replaced  |
+|                                 | `parse_timeout`                   |                        |                      |
+| is killed from outside          | given to another once, then       | given to another       | is replaced          |
+|                                 | `parser_died`                     |                        |                      |
 | dies otherwise, sends noise     | `parser_died`                     | given to another       | (killed,) replaced   |
 | dies before it said hello       | there is none                     |                        | replaced, slower     |
 
@@ -176,8 +178,11 @@ class ParserPool:
             self._start_failed(f"{' '.join(self.command[:3])} ended with {code} before it was ready")
         elif worker.jobs and worker.late_job in (None, worker.jobs[0]) and not worker.is_retiring:
             job = worker.jobs[0]
-            if code == -signal.SIGKILL and not worker.was_killed and not job.is_second_try:
-                job.is_second_try = True  # no page does that: its memory is bounded; the system or a person did
+            from_outside = code == -signal.SIGKILL and (job is worker.late_job or not worker.was_killed)
+            if from_outside and not job.is_second_try:
+                # No page does that: its memory and CPU time are bounded. The system or a person did, or gave the
+                # worker no processor.
+                job.is_second_try = True
             else:
                 self._charge(worker, code)
         self._pending.extendleft(reversed(worker.jobs))

@@ -128,6 +128,17 @@ def test_a_worker_killed_from_outside_costs_nothing(tmp_path: Path) -> None:
     assert run(test) == (["echo 1", f"once {reached}", "echo 2"], 1)
 
 
+def test_a_worker_that_was_given_no_processor_costs_nothing(tmp_path: Path) -> None:
+    """On a busy machine the wall clock ends a worker that had no time to parse: the page is parsed by the next."""
+
+    async def test() -> list[str]:
+        async with bombs(wall_s_max=1.0) as pool:
+            bodies = ("echo 1", f"once {tmp_path / 'reached'}", "echo 2")
+            return await asyncio.gather(*(outcome(pool.parse(task(b), b.encode())) for b in bodies))
+
+    assert run(test) == ["echo 1", f"once {tmp_path / 'reached'}", "echo 2"]
+
+
 def _appears(path: Path) -> None:
     while not path.exists():
         os.sched_yield()
