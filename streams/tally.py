@@ -29,7 +29,7 @@ class Tally:
         self._duplicates = 0
         self._denied = 0
         self._dead = 0
-        self._retries = 0
+        self._retried: dict[str, int] = {}
         self._wire_bytes = self._body_bytes = 0
         self._recent: deque[RecentPage] = deque(maxlen=8)
         self._marks: deque[tuple[int, int, int]] = deque()  # (ms, pages, wire bytes)
@@ -49,7 +49,8 @@ class Tally:
             self._errors[kind] = self._errors.get(kind, 0) + number
         self.pages += counts.completed.get(Outcome.FETCHED.value, 0)
         self.pages += counts.completed.get(Outcome.NOT_MODIFIED.value, 0)
-        self._retries += counts.completed.get(Outcome.RETRY.value, 0)
+        for kind, number in counts.retried.items():
+            self._retried[kind] = self._retried.get(kind, 0) + number
         self._denied += counts.denied
         self._dead += len(turn.dead)
         for one in fetched:
@@ -85,7 +86,8 @@ class Tally:
             robots_denied=self._denied,
             robots_fetched=outcomes.get(Kind.ROBOTS.value, 0),
             errors_by_kind=dict(self._errors),
-            retries=self._retries,
+            retries=sum(self._retried.values()),
+            retries_by_kind=dict(self._retried),
             dead_letters=self._dead,
             wire_bytes=self._wire_bytes,
             body_bytes=self._body_bytes,

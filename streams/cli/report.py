@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from streams.cli.words import count, instant, printable, rate, size, span
 from streams.core.progress import Counts, EndReason, Progress, Summary
@@ -14,6 +14,11 @@ ERRORS_SHOWN_MAX = 8
 _REASONS = {  # where the word that scripts read is not one for people
     EndReason.DRAINED: "as asked (Ctrl-C or SIGTERM), and what was in flight is finished",
     EndReason.STOPPED: "stopped at once; what was in flight is asked for again in the next run",
+}
+_ERROR_WORDS = {  # errors that a person can do something about
+    "private_address": "refused: not a public address (--allow-address CIDR allows a network)",
+    "robots.txt private_address": "refused for robots.txt: not a public address (--allow-address CIDR allows it)",
+    "robots.txt dns_nxdomain": "look-ups that found no such name (dns_nxdomain)",
 }
 _NAMES = (
     ("stored", "stored"),
@@ -45,7 +50,8 @@ def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:
     for name, words in _NAMES:
         number = getattr(progress, name)
         if number:
-            yield f"  {number:>10,}  {words}"
+            kinds = _by_kind(progress.retries_by_kind) if name == "retries" else ""
+            yield f"  {number:>10,}  {words}{kinds}"
     yield from _errors(progress)
     yield from _left(summary)
     if summary.places:
@@ -68,10 +74,24 @@ def _pages(progress: Progress) -> str:
     )
 
 
+def _by_kind(numbers: Mapping[str, int]) -> str:
+    """`: 4 connection_reset, 2 timeout`, the most frequent first."""
+    kinds = _most_first(numbers)
+    parts = [f"{number:,} {printable(kind)}" for kind, number in kinds[:ERRORS_SHOWN_MAX]]
+    others = sum(number for _, number in kinds[ERRORS_SHOWN_MAX:])
+    if others:
+        parts.append(f"{others:,} others")
+    return ": " + ", ".join(parts) if parts else ""
+
+
+def _most_first(numbers: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+
+
 def _errors(progress: Progress) -> Iterator[str]:
-    kinds = sorted(progress.errors_by_kind.items(), key=lambda item: (-item[1], item[0]))
+    kinds = _most_first(progress.errors_by_kind)
     for kind, number in kinds[:ERRORS_SHOWN_MAX]:
-        yield f"  {number:>10,}  {printable(kind)}"
+        yield f"  {number:>10,}  {_ERROR_WORDS.get(kind) or printable(kind)}"
     if len(kinds) > ERRORS_SHOWN_MAX:
         yield f"  {sum(number for _, number in kinds[ERRORS_SHOWN_MAX:]):>10,}  other errors"
 

@@ -200,7 +200,7 @@ class Completion:
         interval_ms: int,
     ) -> None:
         hosts.count_status(slot.state, row.status, status)
-        row.status, row.visit = status, visit
+        row.status, row.visit, row.last_error = status, visit, ""
         row.version, row.attempt, row.failures, row.troubles, row.lost = lease.url_version, 0, 0, 0, 0
         requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + interval_ms)
 
@@ -256,6 +256,8 @@ class Completion:
         if row.troubles > bounds.TROUBLED_RETRIES_MAX or row.failures > len(delays):
             self._give_up(turn, slot, key, row, lease, result.error or str(result.status), result)
             return
+        row.last_error = result.error or str(result.status)
+        bump(turn.counts.retried, row.last_error)
         wait = 0 if in_trouble else delays[min(row.failures, len(delays)) - 1]
         due_ms = max(now_ms + max(wait, result.retry_after_ms or 0), host.backoff_until_ms if in_trouble else 0)
         requeue(turn, slot, key, row, QueueClass.RETRY, due_ms)

@@ -136,7 +136,8 @@ def explain_url(
     sentences.append(("found", f"as a {row.source.value}{away}{hops}"))
     failures = row.failures + row.troubles
     if failures:
-        sentences.append(("failures", f"{failures} in a row; the next try is number {row.attempt + 1}"))
+        last = f", the last: {row.last_error}" if row.last_error else ""
+        sentences.append(("failures", f"{failures} in a row{last}; the next try is number {row.attempt + 1}"))
     visit = row.visit
     if visit is not None:
         what = (

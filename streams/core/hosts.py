@@ -274,7 +274,7 @@ def failed(host: HostState, result: FetchResult, now_ms: int, jitter: Callable[[
         troubled(host, result, now_ms, jitter)
         return
     host.trouble += 1
-    host.last_error = result.error or str(result.status)
+    host.last_error = _what_came(result)
     _observe(host, result)
 
 
@@ -285,7 +285,7 @@ def troubled(host: HostState, result: FetchResult, now_ms: int, jitter: Callable
     jitter, never under the base, so that the site has rest even by the luckiest throw.
     """
     host.trouble += 1
-    host.last_error = result.error or str(result.status)
+    host.last_error = _what_came(result)
     host.allotment = max(ALLOTMENT_MIN, host.allotment // 2)
     ceiling = min(bounds.BACKOFF_MS_MAX, bounds.BACKOFF_BASE_MS << min(host.trouble, 20))
     wait = bounds.BACKOFF_BASE_MS + int((ceiling - bounds.BACKOFF_BASE_MS) * jitter())
@@ -293,6 +293,14 @@ def troubled(host: HostState, result: FetchResult, now_ms: int, jitter: Callable
         wait = max(result.retry_after_ms, bounds.BACKOFF_BASE_MS if result.retry_after_ms == 0 else 0)
     host.backoff_until_ms = max(host.backoff_until_ms, now_ms + wait)
     _observe(host, result)
+
+
+def _what_came(result: FetchResult) -> str:
+    """For people, who know a status by its number; of a robots.txt that is said, or it would pass for a page's."""
+    if not result.status:
+        return result.error
+    what = str(result.status) if result.status >= 400 or not result.error else result.error
+    return f"{what} for robots.txt" if result.kind is Kind.ROBOTS else what
 
 
 def _observe(host: HostState, result: FetchResult) -> None:

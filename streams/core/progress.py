@@ -19,7 +19,7 @@ class State(enum.Enum):
     DONE = "done"
 
 
-class HostSpeed(msgspec.Struct, frozen=True, array_like=True):
+class HostSpeed(msgspec.Struct, frozen=True):
     """One of the slowest hosts: the mean time of its answers in this run, and what still waits behind it."""
 
     host_key: str
@@ -27,16 +27,17 @@ class HostSpeed(msgspec.Struct, frozen=True, array_like=True):
     queued: int
 
 
-class RecentPage(msgspec.Struct, frozen=True, array_like=True):
+class RecentPage(msgspec.Struct, frozen=True):
     """An answer that came in lately. `status` is 0 when none came; `error` is then its short code."""
 
     url: str
     status: int
     duration_ms: int
     error: str = ""
+    kind: str = "page"  # or "sitemap", "robots"
 
 
-class HostWaiting(msgspec.Struct, frozen=True, array_like=True):
+class HostWaiting(msgspec.Struct, frozen=True):
     """A host that still has URLs as the run ends, and why it gave none: `reason` is a phrase for people."""
 
     host_key: str
@@ -74,6 +75,7 @@ class Progress(msgspec.Struct, frozen=True):
     robots_fetched: int = 0  # answers to /robots.txt
     errors_by_kind: dict[str, int] = {}  # "http_404", "timeout", "connection_reset", ...: URLs, not attempts
     retries: int = 0  # attempts that are to be made again
+    retries_by_kind: dict[str, int] = {}  # those, by what went wrong
     dead_letters: int = 0
 
     wire_bytes: int = 0  # as received

@@ -103,6 +103,7 @@ class UrlRow(msgspec.Struct, array_like=True, gc=False):
     visit: Visit | None = None
     trusted_hosts: tuple[str, ...] = ()  # of a sitemap: other hosts whose robots.txt name it
     troubles: int = 0  # 429 and 503, of this version; `failures` counts all others
+    last_error: str = ""  # why it is to be tried again; empty once the visit is closed
 
 
 def rank(priority: int, depth: int) -> int:

@@ -114,6 +114,7 @@ class Counts(msgspec.Struct):
     put_off: int = 0  # queued URLs that today's scope leaves out
     completed: dict[str, int] = msgspec.field(default_factory=dict)  # by outcome
     errors: dict[str, int] = msgspec.field(default_factory=dict)  # by kind
+    retried: dict[str, int] = msgspec.field(default_factory=dict)  # attempts that are to be made again, by kind
 
 
 def bump(counts: dict[str, int], key: str) -> None:

@@ -322,6 +322,19 @@ def test_the_report_says_what_is_left_and_why() -> None:
     assert "dead-letters 'my o' list" in lines
 
 
+def test_the_report_tells_causes_in_words() -> None:
+    """Protects the summary: retries by what went wrong, and a refused address with the option that allows it."""
+    progress = Progress(
+        retries=6,
+        retries_by_kind={"timeout": 2, "connection_reset": 4},
+        errors_by_kind={"private_address": 3, "robots.txt private_address": 1},
+    )
+    lines = "\n".join(ending(Summary(progress, EndReason.COMPLETE)))
+    assert "6  tried again: 4 connection_reset, 2 timeout" in lines
+    assert "3  refused: not a public address (--allow-address" in lines
+    assert "1  refused for robots.txt: not a public address" in lines
+
+
 def test_proposed_commands_can_be_pasted() -> None:
     """Protects the step after the first: from a checkout it is the launcher's path, installed the bare name."""
     root = Path(command.__code__.co_filename).resolve().parents[2]

@@ -387,3 +387,13 @@ def test_the_task_of_a_nearer_reading_outlives_the_farther_one() -> None:
     assert _tasks(world) == [near]
     world.turn(parsed(near), leases_max=0)
     assert not _tasks(world)
+
+
+def test_a_retried_failure_keeps_its_cause_until_the_visit_closes() -> None:
+    """Protects whoever asks why a URL is tried again: the last error stands in its row and in the turn's counts."""
+    world, lease = world_with_lease()
+    turn = world.turn(answer(lease, world.now_ms, Outcome.RETRY, 0, error="connection_reset"), leases_max=0)
+    assert (row_of(world).last_error, turn.counts.retried) == ("connection_reset", {"connection_reset": 1})
+    again = lease_again(world)
+    world.turn(answer(again, world.now_ms), stored(again), leases_max=0)
+    assert row_of(world).last_error == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from schemas.records import Kind, Outcome, RobotsDecision
@@ -12,7 +13,7 @@ from streams.core.policy import CrawlPolicy, Politeness
 from streams.core.robots_fetch import RobotsState
 from streams.core.rules import robots
 from streams.tally import Tally
-from tests.support.core_world import NOW_MS, World, answer, complete
+from tests.support.core_world import NOW_MS, World, answer, answer_robots, complete
 
 POLICY = CrawlPolicy(politeness=Politeness(budget_per_day=10))
 GOOD = RobotsState(copy=RobotsDecision.ALLOW_ALL, fetched_ms=NOW_MS, expires_ms=NOW_MS + bounds.DAY_MS)
@@ -124,14 +125,14 @@ def test_an_unknown_url_is_told_what_would_become_of_it() -> None:
 
 
 def test_a_host_that_is_left_names_its_trouble_once() -> None:
-    """Protects the closing report from "backs off after http_503 (http_503)"."""
+    """Protects the closing report from "backs off after 503 (503)"."""
     world = World(CrawlPolicy(politeness=Politeness(respect_robots=False)))
     world.seed("http://a.test/x", "http://a.test/y")
     (lease,) = world.turn().leases
     world.turn(answer(lease, world.now_ms, Outcome.RETRY, 503, error="http_503"), leases_max=0)
     (left,), number = Tally(world.now_ms, None).hosts_left(world.owner, world.now_ms)
     assert (number, left.queued) == (1, 2)
-    assert left.reason.count("http_503") == 1
+    assert left.reason.count("503") == 1
 
 
 def test_a_refused_address_is_told_with_what_would_allow_it() -> None:
@@ -146,3 +147,27 @@ def test_a_refused_address_is_told_with_what_would_allow_it() -> None:
     told = dict(explain_url(row, False, world.host("http://a.test"), None, world.now_ms, world.policy))
     assert "no answer, private_address" in told["last visit"]
     assert "--allow-address" in told["last visit"]
+
+
+def test_the_cause_of_a_retry_is_told() -> None:
+    """Protects `explain` on a closed socket: what went wrong, not only how often."""
+    policy = CrawlPolicy(politeness=Politeness(respect_robots=False))
+    world = World(policy)
+    world.seed("http://a.test/x")
+    (lease,) = world.turn().leases
+    world.turn(answer(lease, world.now_ms, Outcome.RETRY, 0, error="connection_reset"), leases_max=0)
+    row = world.row("http://a.test/x")
+    assert row is not None
+    told = dict(explain_url(row, False, world.host("http://a.test"), None, world.now_ms, policy))
+    assert told["failures"] == "1 in a row, the last: connection_reset; the next try is number 2"
+
+
+def test_a_backoff_says_what_came_and_for_what() -> None:
+    """Protects readers from our own codes: a status by its number, and whether it was robots.txt's."""
+    world = World(CrawlPolicy())
+    world.seed("http://a.test/x")
+    (lease,) = world.turn().leases
+    busy = msgspec.structs.replace(answer_robots(lease, world.now_ms, status=503), error="unavailable")
+    world.turn(busy, leases_max=0)
+    reason, _ = host_waits_for(world.host("http://a.test"), world.now_ms, POLICY)
+    assert reason == "backs off after 503 for robots.txt"
