@@ -28,12 +28,18 @@ def scan(
 ) -> Iterator[tuple[BodyRef, store.Record]]:
     """All records of a folder's segments, oldest segment first. StoreFailed when a sealed one is damaged.
 
-    With a `position`, an open segment is read to its length there, and one that it does not name is skipped.
+    With a `position`, an open segment is read to its length there, and one that it does not name is skipped; one that
+    it names and that is not there is damage, too.
     """
     lengths = None if position is None else dict(position)
     where = os.path.join(root, folder)
     with failing_as_store("segments", f"list {where}"):
         names = sorted(os.listdir(where)) if os.path.isdir(where) else []
+    for segment in lengths or ():
+        path = os.path.join(root, segment)
+        # Sealed while it is looked for, it has the name that was asked for first.
+        if segment.startswith(f"{folder}/") and not any(map(os.path.exists, (path, path + OPEN, path))):
+            raise StoreFailed(f"segments: needed {path}, got no such file; put it back: the crawl counts on it")
     for name in names:
         segment = f"{folder}/{name.removesuffix(OPEN)}"
         if not segment.endswith(SUFFIX):

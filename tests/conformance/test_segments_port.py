@@ -13,6 +13,7 @@ import pytest
 from connectors.files import StoreFailed
 from connectors.ports import ParseOutput, StoredContent
 from connectors.segments_local import LocalSegments, read_record
+from connectors.segments_scan import scan
 from schemas.records import BodyRef
 from streams.core import store
 from tests.support.warc_samples import digest, parsed, read_all, read_at, response
@@ -163,3 +164,16 @@ def test_a_missing_or_foreign_record_is_one_clear_error(segments: LocalSegments)
         segments.read(BodyRef("warc/headrace-c1-00001-00099.warc.gz", 0, 10))
     with pytest.raises(StoreFailed, match="bytes that are none"):
         segments.read(BodyRef(ref.segment, ref.offset_bytes + 1, ref.record_bytes))
+
+
+def test_a_committed_segment_that_is_gone_is_no_empty_one(segments: LocalSegments, tmp_path: Path) -> None:
+    """An export of a folder that lost a segment says so; it does not come out short with exit code 0."""
+    segments.append_response(URL, response(URL, b"one"), digest(b"one"))
+    segments.sync()
+    (name, _), *_ = segments.position()
+    assert len(list(scan(tmp_path, "warc", segments.position()))) == 2
+    (tmp_path / f"{name}.open").rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreFailed, match="no such file"):
+        list(scan(tmp_path, "warc", segments.position()))
+    assert list(scan(tmp_path, "parsed", segments.position())) == []
+    (tmp_path / "elsewhere").rename(tmp_path / f"{name}.open")
