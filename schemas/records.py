@@ -111,6 +111,7 @@ class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     crawl_delay_ms: int | None = None
     sitemaps: tuple[str, ...] = ()
     max_age_ms: int | None = None  # Cache-Control: how long the site lets the answer serve; None when it says nothing
+    received_ms: int | None = None  # by the owner that had it fetched for another's host; None: just now
 
 
 class FetchResult(msgspec.Struct, frozen=True, array_like=True, gc=False):

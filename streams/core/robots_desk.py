@@ -40,7 +40,6 @@ class _Kept(msgspec.Struct, frozen=True):
 
     answer: RobotsAnswer
     target: str | None  # where it redirects to
-    fetched_ms: int
     until_ms: int
 
 
@@ -77,6 +76,8 @@ class RobotsDesk:
             host_rules.troubled(host, result, turn.now_ms, self._jitter)
         else:
             host_rules.failed(host, result, turn.now_ms, self._jitter)
+        if lease.hops:  # no copy serves longer for having travelled or waited
+            answer = msgspec.structs.replace(answer, received_ms=turn.now_ms)
         self._pass_on(turn, slot, lease.robots_for or host.host_key, lease.hops, answer, result)
         if lease.hops:
             self._keep(turn, lease.url, lease.hops, answer, result.redirect_target)
@@ -108,10 +109,8 @@ class RobotsDesk:
 
     def _asked(self, turn: Turn, slot: HostSlot, message: OwnerMessage) -> None:
         kept = self._kept.get((message.url, message.hops))
-        if kept is not None and kept.fetched_ms <= turn.now_ms < kept.until_ms:
-            age_ms = turn.now_ms - kept.fetched_ms  # no copy serves longer for having waited here
-            answer = msgspec.structs.replace(kept.answer, max_age_ms=ttl_ms(kept.answer.max_age_ms) - age_ms)
-            self._forward(turn, slot, message.from_key, message.hops, answer, kept.target)
+        if kept is not None and turn.now_ms < kept.until_ms:
+            self._forward(turn, slot, message.from_key, message.hops, kept.answer, kept.target)
             return
         host = slot.state
         hop = Hop(asker=message.from_key, url=message.url, hops=message.hops)
@@ -127,7 +126,7 @@ class RobotsDesk:
         serves_ms = bounds.RETRY_DELAYS_MS[0] if failed else min(ttl_ms(answer.max_age_ms), bounds.HOP_ANSWER_MS_MAX)
         if len(self._kept) >= bounds.HOP_ANSWERS_MAX:
             del self._kept[next(iter(self._kept))]
-        self._kept[url, hops] = _Kept(answer, target, turn.now_ms, turn.now_ms + serves_ms)
+        self._kept[url, hops] = _Kept(answer, target, turn.now_ms + serves_ms)
 
     def _pass_on(
         self, turn: Turn, slot: HostSlot, asker: str, hops: int, answer: RobotsAnswer, result: FetchResult

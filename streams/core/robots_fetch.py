@@ -136,10 +136,11 @@ def after_answer(
         wait_ms = max(_retry_ms(failures), min(retry_after_ms or 0, policy.RETRY_AFTER_MS_MAX))
         return msgspec.structs.replace(state, failures=failures, next_try_ms=now_ms + wait_ms)
     parsed = answer.decision is RobotsDecision.PARSE_RULES
+    received_ms = now_ms if answer.received_ms is None else min(now_ms, answer.received_ms)  # it may have travelled
     return RobotsState(
         copy=answer.decision,
-        fetched_ms=now_ms,
-        expires_ms=now_ms + ttl_ms(answer.max_age_ms),
+        fetched_ms=received_ms,
+        expires_ms=received_ms + ttl_ms(answer.max_age_ms),
         digest=digest(answer.rules) if parsed else b"",
         crawl_delay_ms=answer.crawl_delay_ms if parsed else None,
     )

@@ -30,7 +30,7 @@ URL = HOST + "/stra%C3%9Fe?q=1"
 URL_ID = bytes(range(16))
 LEASE_ID = bytes(range(16, 32))
 BODY = BodyRef("warc/2026/a.warc.gz", (1 << 40) + 1, 4_096)
-RULES = RobotsAnswer(RobotsDecision.PARSE_RULES, b"\x00\xff", 1_500, (URL,))
+RULES = RobotsAnswer(RobotsDecision.PARSE_RULES, b"\x00\xff", 1_500, (URL,), 60_000, 9)
 
 SAMPLES: tuple[msgspec.Struct, ...] = (
     DiscoveredUrl(URL, HOST, Source.SITEMAP, 1, URL_ID, 2, 3, 255, -1, Kind.SITEMAP, (HOST,)),

@@ -123,6 +123,16 @@ def test_a_greater_depth_takes_in_what_was_too_deep() -> None:
     assert crawl(world) == ["http://c.test/1"]
 
 
+def test_a_step_makes_no_more_tasks_than_the_parsers_have_room_for() -> None:
+    """Protects memory, and the bodies that no longer fitted: the next step goes on with them."""
+    world = crawled()
+    reopen(world, ALL)
+    assert sorted(reread(world, rows_max=100, tasks_max=1).tasks[0].url for _ in range(2)) == [
+        "http://a.test/",
+        "http://a.test/1",
+    ]
+
+
 def test_no_wider_scope_reads_nothing_again() -> None:
     """Protects an ordinary resume from hours of parsing."""
     world = crawled(ALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from schemas.records import RobotsAnswer, RobotsDecision
@@ -75,6 +76,15 @@ def test_a_redirect_is_a_hop_to_a_normal_url_or_nothing(location: str, target: s
     got, followed = answer(301, location=location)
     assert followed == target
     assert got.decision is (RobotsDecision.HOP if target else RobotsDecision.DISALLOW_ALL)
+
+
+def test_an_answer_that_travelled_is_as_old_as_it_is() -> None:
+    """Protects a site's word (RFC 9309 2.4): a copy from another host's owner serves no longer than 24 h in all."""
+    came = RobotsAnswer(RobotsDecision.ALLOW_ALL, received_ms=1_000)
+    state = after_answer(RobotsState(), came, 700_000)
+    assert (state.fetched_ms, state.expires_ms) == (1_000, 1_000 + policy.ROBOTS_TTL_MS)
+    ahead = msgspec.structs.replace(came, received_ms=900_000)  # by a clock that is ahead of ours
+    assert after_answer(RobotsState(), ahead, 700_000).fetched_ms == 700_000
 
 
 def test_five_hops_are_followed_and_no_sixth() -> None:
