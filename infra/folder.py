@@ -189,8 +189,11 @@ def is_held(root: Path) -> bool:
 
 def read_status(root: Path) -> Progress | None:
     """The last snapshot of the run that holds the folder."""
-    if not is_held(root):
-        return None
+    return read_last_status(root) if is_held(root) else None
+
+
+def read_last_status(root: Path) -> Progress | None:
+    """The last snapshot of the last run, whether it goes on or not."""
     try:
         return msgspec.json.decode((root / STATUS).read_bytes(), type=Progress)
     except (OSError, msgspec.MsgspecError):

@@ -15,7 +15,7 @@ import msgspec
 
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.exports import PageRow, place
-from infra.folder import DATABASE, read_status
+from infra.folder import DATABASE, read_last_status, read_status
 from schemas.records import DeadLetter, DiscoveredUrl, Source
 from streams.core.admit import Admission
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
@@ -75,6 +75,10 @@ class Reader:
     def progress(self) -> Progress | None:
         """The last snapshot of the run that holds the folder; None when none does."""
         return read_status(self._root)
+
+    def last_run(self) -> Progress | None:
+        """The last snapshot of the last run, whether it goes on or not; None when there was none."""
+        return read_last_status(self._root)
 
     def hosts(self) -> Iterator[HostState]:
         for _, raw in self._db.scan(Family.HOST):

@@ -116,7 +116,7 @@ class Engine:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._started_ms = now()
         self._last_group_s = 0.0
-        self.tally = Tally(self._started_ms, limits.pages_max)
+        self.tally = Tally(self._started_ms, limits.pages_max, (seed.host_key for seed in seeds))
 
     # --- the command line's handles --------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Engine:
         finally:
             await self._shut_down(clean=exit_code != EXIT_FAILED)
         self._end = (reason, detail)
-        progress = self.progress()
+        progress = msgspec.structs.replace(self.progress(), end_reason=reason, end_detail=detail)
         self._publish(progress)
         left, count = self.tally.hosts_left(self._owner, self._now())
         return Summary(

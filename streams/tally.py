@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from connectors.ports import Fetched
-from schemas.records import Kind, Outcome, RobotsDecision
+from schemas.records import FetchResult, Kind, Outcome, RobotsDecision
 from streams.core.explain import host_waits_for
+from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
 from streams.core.progress import HostSpeed, HostWaiting, Progress, RecentPage, State
+from streams.core.rows import QueueClass
+from streams.core.rules.urls import host_name
 from streams.core.turn import Turn
 
 _RATE_MS = 5_000
 _HOSTS_LOOKED_AT_MAX = 2_000  # in one snapshot
+_SEED_HOSTS_MAX = 100  # as many as a person types
+_WAIT_TOLD_MS_MIN = 2_000  # a shorter wait is a host's usual delay
 
 
 class Tally:
     """Counts of one run; `turn` after each commit, `progress` whenever somebody looks."""
 
-    def __init__(self, started_ms: int, pages_max: int | None) -> None:
+    def __init__(self, started_ms: int, pages_max: int | None, seed_hosts: Iterable[str] = ()) -> None:
+        """`seed_hosts`: host keys that were named by a person, who may have mistyped one; a bounded number is kept."""
         self.pages = 0
         self.published_ms = 0
         self._started_ms = started_ms
@@ -34,6 +41,7 @@ class Tally:
         self._recent: deque[RecentPage] = deque(maxlen=8)
         self._marks: deque[tuple[int, int, int]] = deque()  # (ms, pages, wire bytes)
         self._warnings: dict[str, None] = {}
+        self._not_met = set(islice(seed_hosts, _SEED_HOSTS_MAX))
 
     def warn(self, sentence: str) -> None:
         """Each sentence once."""
@@ -55,6 +63,7 @@ class Tally:
         self._dead += len(turn.dead)
         for one in fetched:
             result = one.result
+            self._meet(result)
             self._wire_bytes += result.wire_bytes
             self._body_bytes += result.body_bytes
             unreachable = result.robots is not None and result.robots.decision is RobotsDecision.DISALLOW_ALL
@@ -63,7 +72,15 @@ class Tally:
                 self._errors[label] = self._errors.get(label, 0) + 1
             if unreachable or result.kind is not Kind.ROBOTS:
                 took_ms = max(0, result.finished_ms - result.started_ms)
-                self._recent.append(RecentPage(result.url, result.status, took_ms, result.error))
+                self._recent.append(RecentPage(result.url, result.status, took_ms, result.error, result.kind.value))
+
+    def _meet(self, result: FetchResult) -> None:
+        """Of a seed's host the first answer tells whether its name is one: it is told at once, not tried in silence."""
+        if result.host_key in self._not_met:
+            self._not_met.discard(result.host_key)
+            if result.error == "dns_nxdomain":
+                name = host_name(result.host_key)
+                self.warn(f"no such name: {name} (dns_nxdomain); is it spelled right? It is tried again later")
 
     def progress(
         self, state: State, owner: Owner, now_ms: int, *, in_flight: int, store_backlog: int, parse_backlog: int
@@ -73,9 +90,14 @@ class Tally:
         totals = owner.totals
         slowest, backing_off, patterns = _look_at_hosts(owner, now_ms)
         outcomes = self._outcomes
+        busy = in_flight or store_backlog or parse_backlog or state is not State.RUNNING
+        waits_for, waits_until_ms = ("", None) if busy else _all_wait(owner, now_ms)
         stored = outcomes.get(Outcome.FETCHED.value, 0)
         return Progress(
             state=state,
+            at_ms=now_ms,
+            waits_for=waits_for,
+            waits_until_ms=waits_until_ms,
             elapsed_ms=now_ms - self._started_ms,
             pages=self.pages,
             pages_max=self._pages_max,
@@ -132,6 +154,27 @@ class Tally:
                 left.append(HostWaiting(host.host_key, queued, reason + trouble, next_ms))
         left.sort(key=lambda host: (-host.queued, host.host_key))
         return tuple(left[:10]), len(left)
+
+
+def _all_wait(owner: Owner, now_ms: int) -> tuple[str, int | None]:
+    """(the hosts that are waited for and why, until when); ("", None) while any may be asked soon."""
+    if owner.frontier.schedule.next_ms() < now_ms + _WAIT_TOLD_MS_MIN:
+        return "", None
+    number, why, until_ms = 0, "", NEVER_MS
+    for slot in islice(owner.hosts.in_memory(), _HOSTS_LOOKED_AT_MAX):
+        host = slot.state
+        if not host.queued[QueueClass.NEW] and not host.queued[QueueClass.RETRY]:
+            continue
+        reason, next_ms = host_waits_for(host, now_ms, owner.policy)
+        if next_ms is not None and host.ready_ms < NEVER_MS:
+            next_ms = max(next_ms, host.ready_ms)
+        number += 1
+        if not why or (next_ms is not None and next_ms < until_ms):
+            why = host.last_error if host.trouble and host.last_error else reason
+            until_ms = NEVER_MS if next_ms is None else next_ms
+    if not number:
+        return "", None
+    return f"{number:,} host{'' if number == 1 else 's'}: {why}", until_ms if until_ms < NEVER_MS else None
 
 
 def _look_at_hosts(owner: Owner, now_ms: int) -> tuple[tuple[HostSpeed, ...], int, int]:

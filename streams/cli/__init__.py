@@ -6,6 +6,7 @@ A new verb is a module and a line of `VERBS`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -71,7 +72,8 @@ def main(argv: Sequence[str] | None = None, shell: Shell | None = None) -> int:
     except OSError as error:
         # What a verb foresaw, it said itself with the remedy; here the system's own words must do.
         place = f"{error.filename}: " if error.filename else ""
-        shell.complain(f"{place}{error.strerror or error}")
+        with contextlib.suppress(OSError):  # of a terminal that is gone, stderr is gone, too
+            shell.complain(f"{place}{error.strerror or error}")
         return EXIT_FAILED
 
 

@@ -43,6 +43,10 @@ class CrawlReader(Protocol):
         """The last snapshot of the run that holds the folder; None when none does."""
         ...
 
+    def last_run(self) -> Progress | None:
+        """The last snapshot of the last run, whether it goes on or not; None when there was none."""
+        ...
+
     def counts(self) -> Counts: ...
 
     def explain(self, url_or_host: str, now_ms: int) -> list[tuple[str, str]]:

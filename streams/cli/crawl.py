@@ -32,7 +32,8 @@ EXAMPLES = """
   headrace crawl http://127.0.0.1:8000 --allow-address 127.0.0.0/8 --delay 0
 
 A SEED is a URL, a file with one URL a line (# begins a comment), - for stdin, or a sitemap's URL.
-The first Ctrl-C finishes what is in flight, the second stops at once; nothing is lost by either.
+The first Ctrl-C (or SIGTERM, SIGHUP) finishes what is in flight, and the exit code is 0; the second Ctrl-C stops at
+once, and it is 130. Nothing is lost by either. Other codes: 1 failed, 2 bad input, 3 trouble with the folder.
 """
 
 _FLAGS = {  # the destination of an option, and the setting it sets

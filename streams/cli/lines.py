@@ -6,6 +6,8 @@ from typing import TextIO
 
 import msgspec
 
+from schemas.records import Kind
+from streams.cli.report import waiting
 from streams.cli.words import count, printable, rate, size, span
 from streams.core.progress import Progress, RecentPage, State
 
@@ -60,10 +62,16 @@ class PlainLines(Silent):
                     f"first page: {first.status} {printable(first.url)} after {span(progress.elapsed_ms)}"
                     + (f" (answered in {span(first.duration_ms)})" if first.duration_ms else "")
                 )
-            elif progress.last_urls and not self._failure_shown:
+            elif _is_news(progress) and not self._failure_shown:
                 self._failure_shown = True
                 last = progress.last_urls[-1]
                 self.note(f"no page yet: {printable(last.url)}: {printable(last.error) or last.status}")
+        waits = waiting(progress)
+        if waits:
+            if waits != self._last:
+                self._last = waits
+                self.note(f"{span(progress.elapsed_ms)}: {waits} (Ctrl-C ends; run again to go on)")
+            return
         reached = self._reached(progress.pages)
         if reached or progress.elapsed_ms >= self._next_ms:
             self._next_ms = progress.elapsed_ms - progress.elapsed_ms % self._every_ms + self._every_ms
@@ -101,8 +109,19 @@ class JsonLines(Silent):
         print(msgspec.json.encode(fields).decode(), file=self._json, flush=True)
 
 
-def _first_page(pages: tuple[RecentPage, ...]) -> RecentPage | None:
+def _first_page(answers: tuple[RecentPage, ...]) -> RecentPage | None:
+    """A sitemap is none: people wait for a page."""
+    pages = (answer for answer in answers if answer.kind == Kind.PAGE.value)
     return next((page for page in pages if 200 <= page.status < 300 or page.status == 304), None)
+
+
+def _is_news(progress: Progress) -> bool:
+    """Whether the last answer was a failure that no warning has told."""
+    if not progress.last_urls:
+        return False
+    last = progress.last_urls[-1]
+    failed = bool(last.error) or last.status >= 400
+    return failed and not (last.error and any(last.error in warning for warning in progress.warnings))
 
 
 def _line(progress: Progress) -> str:

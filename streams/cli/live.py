@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from streams.cli.report import waiting
 from streams.cli.words import clock, count, printable, rate, shorten, size, span
 from streams.core.progress import Progress, RecentPage, State
 
@@ -84,6 +85,9 @@ def _lines(progress: Progress, inner: int) -> Iterable[Text | None]:
     yield _row("bytes", _bytes(progress))
     yield _row("hosts", _hosts(progress))
     yield _row("queue", _queue(progress))
+    waits = waiting(progress)
+    if waits:
+        yield _row("", Text(waits, style="yellow"))
     yield _also(progress)
     yield _errors(progress)
     yield _slowest(progress)

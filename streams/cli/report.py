@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from streams.cli.words import count, instant, printable, rate, size, span
+from streams.cli.words import count, instant, printable, rate, size, span, upcoming
 from streams.core.progress import Counts, EndReason, Progress, Summary
 
-__all__ = ["ending", "resuming"]
+__all__ = ["ending", "reason_words", "resuming", "waiting"]
 
 ERRORS_SHOWN_MAX = 8
 _REASONS = {  # where the word that scripts read is not one for people
-    EndReason.DRAINED: "as asked (Ctrl-C or SIGTERM), and what was in flight is finished",
+    EndReason.DRAINED: "as asked (Ctrl-C, SIGTERM or SIGHUP), and what was in flight is finished",
     EndReason.STOPPED: "stopped at once; what was in flight is asked for again in the next run",
 }
 _ERROR_WORDS = {  # errors that a person can do something about
@@ -38,13 +38,28 @@ def resuming(counts: Counts, settings: Sequence[str] = ()) -> str:
     return f"resuming: {count(counts.pages, 'page')} done, {counts.urls_queued:,} queued{words}"
 
 
+def waiting(progress: Progress) -> str:
+    """What a run waits for that has nothing else to do, and until when; "" when it has."""
+    if not progress.waits_for:
+        return ""
+    until_ms = progress.waits_until_ms
+    when = "" if until_ms is None else f", next try at {upcoming(until_ms, progress.at_ms)}"
+    return f"waiting for {printable(progress.waits_for)}{when}"
+
+
+def reason_words(reason: EndReason, detail: str) -> str:
+    """Why a run ended, for people."""
+    words = _REASONS.get(reason, reason.value)
+    separator = ": " if reason is EndReason.FAILED else " "
+    return f"{words}{separator}{printable(detail)}" if detail else words
+
+
 def ending(summary: Summary, command: str = "headrace") -> Iterator[str]:
     """The closing report, a line each."""
     progress = summary.progress
     failed = summary.reason is EndReason.FAILED  # the error itself goes to stderr
-    detail = f" {printable(summary.reason_detail)}" if summary.reason_detail and not failed else ""
-    reason = _REASONS.get(summary.reason, summary.reason.value)
-    yield f"{'done' if summary.reason is EndReason.COMPLETE else 'ended'}: {reason}{detail}"
+    reason = reason_words(summary.reason, "" if failed else summary.reason_detail)
+    yield f"{'done' if summary.reason is EndReason.COMPLETE else 'ended'}: {reason}"
     yield ""
     yield f"  {_pages(progress)}"
     for name, words in _NAMES:

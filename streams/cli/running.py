@@ -1,11 +1,14 @@
 """Run an engine to its end: a look at it several times a second, the first Ctrl-C drains, the second stops.
 
+SIGTERM counts as Ctrl-C. SIGHUP drains, however often it comes; the terminal is gone then, so nothing more is shown.
+
 A view (`streams.cli.live`, `streams.cli.lines`) shows what it is handed and decides nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import signal
@@ -49,6 +52,7 @@ def run_engine(engine: Engine, view: View) -> Summary:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    view = _UntilHangUp(view)
     view.start()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -64,11 +68,36 @@ def run_engine(engine: Engine, view: View) -> Summary:
         view.finish()
 
 
-async def _drive(engine: Engine, view: View) -> Summary:
+class _UntilHangUp:
+    """A view whose terminal may go away: from then on writing to it fails, and must not end the run."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.hung_up = False
+
+    def start(self) -> None:
+        self._view.start()
+
+    def show(self, progress: Progress) -> None:
+        if not self.hung_up:
+            self._view.show(progress)
+
+    def note(self, line: str) -> None:
+        if not self.hung_up:
+            self._view.note(line)
+
+    def finish(self) -> None:
+        with contextlib.suppress(OSError) if self.hung_up else contextlib.nullcontext():
+            self._view.finish()
+
+
+async def _drive(engine: Engine, view: _UntilHangUp) -> Summary:
     loop = asyncio.get_running_loop()
     interrupts = _Interrupts(engine, view, functools.partial(_release, loop))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupts.one)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: the crawl is to go on
+        loop.add_signal_handler(signal.SIGHUP, interrupts.hang_up)
     run = asyncio.ensure_future(engine.run())
     try:
         while not run.done():
@@ -83,16 +112,20 @@ async def _drive(engine: Engine, view: View) -> Summary:
 
 
 def _release(loop: asyncio.AbstractEventLoop) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.remove_signal_handler(number)
 
 
 class _Interrupts:
     """Counts them."""
 
-    def __init__(self, engine: Engine, view: View, release: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, view: _UntilHangUp, release: Callable[[], None]) -> None:
         self._engine, self._view, self._release = engine, view, release
         self._seen = 0
+
+    def hang_up(self) -> None:
+        self._view.hung_up = True
+        self._engine.drain()
 
     def one(self) -> None:
         self._seen += 1

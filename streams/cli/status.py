@@ -9,26 +9,28 @@ from pathlib import Path
 
 import msgspec
 
+from streams.cli.report import reason_words, waiting
 from streams.cli.shell import Shell, command
-from streams.cli.words import count, printable, rate, size, span
+from streams.cli.words import count, instant, printable, rate, size, span
 from streams.core.failures import EXIT_DONE
 from streams.core.progress import Counts, Progress, State
 
 EXAMPLES = """
   headrace status news
   headrace status news --watch       again and again, until the run ends
-  headrace status news --json        for a script: {"counts": {...}, "progress": {...} or null}
+  headrace status news --json        for a script: {"counts": {...}, "progress": {...} or null, "last_run": {...}}
 """
 
 WATCH_S = 2.0
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What `--json` prints. `progress` is null when no run holds the folder."""
+    """What `--json` prints. `progress` is null when no run holds the folder, `last_run` while one does."""
 
     out: str
     counts: Counts
     progress: Progress | None
+    last_run: Progress | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +66,8 @@ def watch(arguments: argparse.Namespace, shell: Shell, pause: Callable[[], objec
 def _look(out: Path, shell: Shell) -> Status:
     reader = shell.backend.open_reader(out)
     try:
-        return Status(str(out), reader.counts(), reader.progress())
+        progress = reader.progress()
+        return Status(str(out), reader.counts(), progress, reader.last_run() if progress is None else None)
     finally:
         reader.close()
 
@@ -74,6 +77,9 @@ def lines(status: Status) -> Iterator[str]:
     counts, progress = status.counts, status.progress
     running = progress is not None and progress.state is not State.DONE
     yield f"{status.out}: {'running' if running else 'not running'}"
+    last = progress or status.last_run
+    if last is not None and not running:
+        yield f"  {_last_run(last)}"
     yield f"  {count(counts.pages, 'page')} stored, {counts.urls_queued:,} queued, {counts.urls_known:,} known"
     yield f"  {count(counts.hosts_known, 'host')}"
     for number, words in (
@@ -92,6 +98,15 @@ def lines(status: Status) -> Iterator[str]:
         yield f"  go on with: {command()} crawl --out {status.out}"
 
 
+def _last_run(last: Progress) -> str:
+    """When it ended and why; a run that was killed could not say so."""
+    seen = instant(last.at_ms) if last.at_ms else "an unknown time"
+    if last.end_reason is None:
+        return f"the last run was cut off (killed, or the machine went down), last seen at {seen}"
+    reason = reason_words(last.end_reason, last.end_detail)
+    return f"the last run ended at {seen}, after {span(last.elapsed_ms)} and {count(last.pages, 'page')}: {reason}"
+
+
 def _running(progress: Progress) -> Iterator[str]:
     yield (
         f"  this run: {span(progress.elapsed_ms)}, {count(progress.pages, 'page')} ({rate(progress.pages_per_s)}),"
@@ -102,6 +117,8 @@ def _running(progress: Progress) -> Iterator[str]:
         f" {progress.hosts_backing_off:,} backing off; {progress.in_flight:,} in flight,"
         f" {progress.store_backlog:,} to store, {progress.parse_backlog:,} to parse"
     )
+    if waits := waiting(progress):
+        yield f"  {waits}"
     if progress.errors_by_kind:
         ordered = sorted(progress.errors_by_kind.items(), key=lambda item: (-item[1], item[0]))
         yield "  errors: " + ", ".join(f"{printable(kind)} {number:,}" for kind, number in ordered)

@@ -58,6 +58,11 @@ def instant(ms: int) -> str:
     return datetime.datetime.fromtimestamp(ms / 1_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def upcoming(ms: int, now_ms: int) -> str:
+    """An instant to come: `14:02:11Z` within half a day, with its date beyond."""
+    return instant(ms)[11:] if ms - now_ms < 43_200_000 else instant(ms)
+
+
 def shorten(text: str, width: int) -> str:
     """`text` in at most `width` characters, its middle left out: the end of a URL tells more than its middle."""
     text = printable(text)

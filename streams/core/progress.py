@@ -63,7 +63,12 @@ class Progress(msgspec.Struct, frozen=True):
     """A snapshot of a run."""
 
     state: State = State.RUNNING
+    at_ms: int = 0  # when it was taken, UTC since the epoch
     elapsed_ms: int = 0
+    end_reason: EndReason | None = None  # of the last snapshot of a run that came to an end of its own
+    end_detail: str = ""
+    waits_for: str = ""  # "1 host: dns_nxdomain", while there is nothing else to do but wait
+    waits_until_ms: int | None = None  # for the next try (UTC since the epoch), if that is known
 
     pages: int = 0  # answers with a body that were stored, or were found unchanged
     pages_max: int | None = None  # the run's page limit

@@ -81,6 +81,7 @@ class FakeReader:
         counts: Counts,
         *,
         progress: Progress | None = None,
+        last_run: Progress | None = None,
         letters: Sequence[tuple[str, DeadLetter]] = (),
         because: Sequence[tuple[str, str]] = (),
         rows: Sequence[PageRow] = (),
@@ -88,13 +89,16 @@ class FakeReader:
         changes: Sequence[Change] = (),
     ) -> None:
         self._policies, self._changes = policies or Policies(), changes
-        self._counts, self._progress = counts, progress
+        self._counts, self._progress, self._last_run = counts, progress, last_run or progress
         self._letters, self._because, self._rows = letters, because, rows
         self.explained: list[tuple[str, int]] = []
         self.closed = 0
 
     def progress(self) -> Progress | None:
         return self._progress
+
+    def last_run(self) -> Progress | None:
+        return self._last_run
 
     def counts(self) -> Counts:
         return self._counts

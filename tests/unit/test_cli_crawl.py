@@ -8,16 +8,17 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from infra.kept import keep
 from infra.settings import Scope
 from schemas.records import Kind, Source
 from streams.cli import main
-from streams.cli.report import ending
+from streams.cli.report import ending, waiting
 from streams.cli.shell import command
 from streams.core.failures import EXIT_FAILED, CrawlError
-from streams.core.progress import Counts, EndReason, HostWaiting, Progress, RecentPage, Summary
+from streams.core.progress import Counts, EndReason, HostSpeed, HostWaiting, Progress, RecentPage, Summary
 from tests.support.fake_engine import Captured, FakeBackend, FakeEngine, FakeReader
 
 FIRST = RecentPage("http://a.example/", 200, 40)
@@ -236,6 +237,43 @@ def test_a_first_failure_is_told_at_once() -> None:
     assert shell.said == "no page yet: http://a.example/robots.txt: dns_nxdomain\n"
 
 
+def test_a_sitemap_is_no_first_page() -> None:
+    """Protects the word "page": the first line waits for one, and takes a sitemap's answer for no failure."""
+    sitemap = RecentPage("http://a.example/sitemap.xml", 200, 9, kind="sitemap")
+    looks = [Progress(elapsed_ms=60, last_urls=(sitemap,)), Progress(elapsed_ms=90, last_urls=(sitemap, FIRST))]
+    _, shell = crawl("http://a.example", "--contact", "x@a.example", engine=FakeEngine(looks))
+    assert shell.said == "first page: 200 http://a.example/ after 90 ms (answered in 40 ms)\n"
+
+
+def test_a_run_that_only_waits_says_for_what() -> None:
+    """Protects whoever mistyped a host from twenty silent minutes: no such name, what is waited for, until when."""
+    failed = RecentPage("http://nosuch.invalid/robots.txt", 0, 3, "dns_nxdomain", "robots")
+    told = Progress(
+        elapsed_ms=400,
+        at_ms=1_796_000_000_000,
+        last_urls=(failed,),
+        warnings=("no such name: nosuch.invalid (dns_nxdomain)",),
+        waits_for="1 host: dns_nxdomain",
+        waits_until_ms=1_796_000_030_000,
+    )
+    _, shell = crawl("http://nosuch.invalid", "--contact", "x@a.example", engine=FakeEngine([told, told]))
+    assert shell.said.splitlines() == [
+        "warning: no such name: nosuch.invalid (dns_nxdomain)",
+        "400 ms: waiting for 1 host: dns_nxdomain, next try at 00:53:50Z (Ctrl-C ends; run again to go on)",
+    ]
+    assert waiting(msgspec.structs.replace(told, waits_until_ms=None)) == "waiting for 1 host: dns_nxdomain"
+    assert "2026-12-" in waiting(msgspec.structs.replace(told, waits_until_ms=1_796_000_000_000 + 86_400_000))
+
+
+def test_json_names_the_parts_of_hosts_and_answers() -> None:
+    """Protects scripts from counting commas: slow hosts and last answers are objects."""
+    looks = [Progress(last_urls=(FIRST,), slowest_hosts=(HostSpeed("http://a.example", 9, 1),))]
+    _, shell = crawl("https://a.example", "--json", engine=FakeEngine(looks))
+    progress = json.loads(shell.printed.splitlines()[-1])["progress"]
+    assert progress["last_urls"][0]["url"] == "http://a.example/"
+    assert progress["slowest_hosts"] == [{"host_key": "http://a.example", "mean_ms": 9, "queued": 1}]
+
+
 def test_quiet_says_nothing_but_warnings_and_the_report() -> None:
     """Protects cron: --quiet is quiet, but a full disk ahead is still told."""
     engine = FakeEngine([Progress(warnings=("nearly full",), last_urls=(FIRST,))])
@@ -278,7 +316,39 @@ def test_an_interrupt_between_two_requests_counts_no_requests() -> None:
     _, shell = crawl("https://a.example", engine=FakeEngine([Progress()], until_told=True, on_look=press))
     assert "finishing; Ctrl-C again to stop at once" in shell.said
     assert "ended: stopped at once; what was in flight is asked for again" in shell.printed
-    assert next(ending(Summary(Progress(), EndReason.DRAINED))).startswith("ended: as asked (Ctrl-C or SIGTERM)")
+    assert next(ending(Summary(Progress(), EndReason.DRAINED))).startswith(
+        "ended: as asked (Ctrl-C, SIGTERM or SIGHUP)"
+    )
+
+
+def test_a_hang_up_drains_and_shows_nothing_more() -> None:
+    """Protects a crawl whose terminal is closed: it drains, however often that is told, and ends well."""
+
+    def hang_up(look: int) -> None:
+        if look in (2, 3):
+            os.kill(os.getpid(), signal.SIGHUP)
+        if look == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if look == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    engine = FakeEngine([Progress(in_flight=3)], until_told=True, on_look=hang_up)
+    _, shell = crawl("https://a.example", "--contact", "x@a.example", engine=engine)
+    assert engine.told[:2] == ["drain", "drain"]
+    assert engine.told[-1] == "stop"
+    assert "finishing" not in shell.said
+
+
+def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    """Protects `nohup headrace crawl`: it goes on."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        looks = [Progress(), Progress(pages=1)]
+        engine = FakeEngine(looks, on_look=lambda look: os.kill(os.getpid(), signal.SIGHUP) if look == 1 else None)
+        assert crawl("https://a.example", engine=engine)[0] == 0
+        assert engine.told == []
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_interrupts_are_python_s_own_again_afterwards() -> None:

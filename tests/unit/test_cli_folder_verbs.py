@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from connectors.exports import PageRow
@@ -13,7 +14,7 @@ from infra.folder import Folder
 from schemas.records import DeadLetter
 from streams.cli import main
 from streams.cli.status import watch
-from streams.core.progress import Counts, HostSpeed, Progress, State
+from streams.core.progress import Counts, EndReason, HostSpeed, Progress, State
 from tests.support.fake_engine import NOW_MS, Captured, FakeBackend, FakeReader
 
 LETTER = DeadLetter("fetch", "https://a.example", "https://a.example/x", "timeout", 6, NOW_MS, b"\x01\x02", b"\xaa", 0)
@@ -53,6 +54,21 @@ def test_status_as_json() -> None:
     status = json.loads(run("status", "news", "--json").printed)
     assert status["counts"]["pages"] == 812
     assert status["progress"] is None
+
+
+def test_status_tells_how_the_last_run_ended() -> None:
+    """Protects the question of the next morning: when did it end, and why, or was it killed?"""
+    ended = Progress(state=State.DONE, at_ms=NOW_MS, elapsed_ms=3_000, pages=9, end_reason=EndReason.PAGE_LIMIT)
+    words = run("status", "news", reader=FakeReader(COUNTS, last_run=ended)).printed
+    assert "the last run ended at 2026-11-30 00:53:20Z, after 3.0 s and 9 pages: page limit" in words
+    full = msgspec.structs.replace(ended, end_reason=EndReason.FAILED, end_detail="no space left")
+    assert "failed: no space left" in run("status", "news", reader=FakeReader(COUNTS, last_run=full)).printed
+    killed = FakeReader(COUNTS, last_run=Progress(at_ms=NOW_MS))
+    assert (
+        "cut off (killed, or the machine went down), last seen at 2026-11-30"
+        in run("status", "n", reader=killed).printed
+    )
+    assert json.loads(run("status", "news", "--json", reader=killed).printed)["last_run"]["at_ms"] == NOW_MS
 
 
 def test_watch_ends_with_the_run() -> None:

@@ -75,6 +75,12 @@ def test_the_panel_says_what_matters() -> None:
         assert words in text
 
 
+def test_the_panel_says_what_a_run_waits_for() -> None:
+    """Protects whoever watches a picture in which nothing moves."""
+    text = rendered(Progress(waits_for="1 host: dns_nxdomain", waits_until_ms=1_796_000_000_000), 90)
+    assert "waiting for 1 host: dns_nxdomain, next try at 2026-11-30 00:53:20Z" in text
+
+
 def test_the_echo_of_an_interrupt_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Protects the picture from `^C`, which the terminal writes behind its last line: no line is full."""
     monkeypatch.setenv("TERM", "xterm-256color")

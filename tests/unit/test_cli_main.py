@@ -56,7 +56,8 @@ def test_each_verb_has_help_with_examples(verb: str, order: str) -> None:
         (["dead-letters", "d", "requeue"], "--all"),
         (["dead-letters", "d", "show"], "KEY"),
         (["check", "robot", "x"], "robots, url, page, sitemap"),
-        (["check", "page", "x.html"], "--url"),
+        (["check", "page", "x.html"], "x.html: cannot be read"),
+        (["check", "page", "-"], "--url"),
         (["settings", "crwl"], "crawl"),
     ],
 )
