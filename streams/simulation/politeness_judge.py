@@ -172,7 +172,8 @@ class PolitenessJudge:
             target = None if reply is None else dict(reply.headers).get(b"Location")
             if target is None:
                 asker.tried_ms = decided_ms
-                if reply is not None and reply.rules is not None:
+                newer = not asker.copies or served_ms >= asker.copies[-1].served_ms
+                if reply is not None and reply.rules is not None and newer:
                     asker.copies.append(Copy(reply.rules, served_ms, decided_ms))
                 return
             asker.hopped = True
