@@ -39,7 +39,7 @@ class PageRow(msgspec.Struct, frozen=True):
     depth: int  # links from a seed
     url_version: int
     status: int | None = None  # HTTP status of the last visit
-    error: str = ""
+    error: str | None = None  # of the last visit, or of the last try while it is tried again
     fetched_ms: int | None = None  # exported as `fetched_at`, too
     next_due_ms: int | None = None  # exported as `next_due_at`
     content_hash: str | None = None  # SHA-256 of the decoded body, hex

@@ -17,10 +17,10 @@ from connectors.crawldb_rocksdb import CrawlDb
 from connectors.exports import PageRow, place
 from infra.folder import DATABASE, read_last_status, read_status
 from schemas.records import DeadLetter, DiscoveredUrl, Source
-from streams.core.admit import Admission
+from streams.core.admit import Admission, decode_templates
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.explain import Sentence, explain_host, explain_scope, explain_unknown, explain_url
-from streams.core.explain_policy import explain_block, explain_budget, explain_groups, explain_words
+from streams.core.explain_policy import explain_block, explain_budget, explain_groups, explain_pattern, explain_words
 from streams.core.failures import UsageError
 from streams.core.host_policy import Change, Policies, Standing, history
 from streams.core.hosts import HostState, decode_host
@@ -31,6 +31,7 @@ from streams.core.progress import Counts, Progress
 from streams.core.rows import HOST_ID_BYTES, QueueClass, Status, UrlRow, decode_row, due_ms_of
 from streams.core.rules.robots import RobotsRules
 from streams.core.rules.scope import Scope
+from streams.core.rules.traps import TemplateCounts
 from streams.core.rules.urls import host_id, host_key, host_name, normalize, url_id
 from streams.core.sharing import HOST_KEY
 from streams.core.turn import Family
@@ -182,16 +183,21 @@ class Reader:
     def _explain_url(self, url: str, now_ms: int) -> list[Sentence]:
         row, host = self._row(url), self._host(host_key(url))
         admission = Admission(self._db, self._policy, self._scope, Memo(1))
+        pattern = explain_pattern(url, self._templates(host), self._policy.traps)
         if row is None or host is None:
             found = DiscoveredUrl(url=url, host_key=host_key(url), source=Source.LINK, discovered_ms=now_ms, depth=1)
             reason = admission.refusal(found)
             rules = None if host is None else self._rules(host)
             sentences = explain_unknown(url, reason, host, rules, now_ms, depth_max=self._scope.depth_max)
-            return sentences + self._host_words(host, now_ms)
+            return sentences + pattern + self._host_words(host, now_ms)
         in_flight = any(lease.url_id == url_id(url) for lease in host.in_flight.values())
         sentences = explain_block(host, url) + explain_scope(admission.leaves_out(host.host_key, row))
         sentences += explain_url(row, in_flight, host, self._rules(host), now_ms, self._policy)
-        return sentences + self._host_words(host, now_ms)
+        return sentences + pattern + self._host_words(host, now_ms)
+
+    def _templates(self, host: HostState | None) -> TemplateCounts:
+        raw = None if host is None else self._db.get(Family.TEMPLATES, host_id(host.host_key))
+        return TemplateCounts() if raw is None else decode_templates(raw)
 
     def _host_words(self, host: HostState | None, now_ms: int) -> list[Sentence]:
         """What there is to say of the host of a URL, below the URL's own sentences."""
@@ -232,12 +238,12 @@ def page_row(url_id_: bytes, row: UrlRow) -> PageRow:
         "next_due_ms": due_ms,
     }
     if visit is None:
-        return PageRow(**common)  # type: ignore[arg-type]
+        return PageRow(**common, error=row.last_error or None)  # type: ignore[arg-type]
     parsed = visit.extractor_version > 0
     return PageRow(
         **common,  # type: ignore[arg-type]
         status=visit.status or None,
-        error=visit.error or visit.parse_error,
+        error=visit.error or visit.parse_error or row.last_error or None,
         fetched_ms=visit.fetched_ms,
         content_hash=visit.content_hash.hex() or None,
         body=place(visit.body),

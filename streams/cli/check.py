@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +17,8 @@ from streams.cli.seeds import url_of
 from streams.cli.shell import Shell
 from streams.cli.sources import Input, hint, is_url, read_local, read_url
 from streams.cli.words import instant, printable
-from streams.core.failures import EXIT_DONE, UsageError
+from streams.core.failures import EXIT_DONE, EXIT_FAILED, UsageError
+from streams.core.policy import URL_BYTES_MAX
 from streams.core.rules import robots, sitemaps, traps, urls
 from streams.core.rules.addresses import literal_address, refusal
 
@@ -28,6 +30,7 @@ EXAMPLES = """
   headrace check sitemap https://example.org/sitemap.xml
   curl -s https://example.org | headrace check page - --url https://example.org/
 
+A URL that is refused is exit code 1.
 A SOURCE is a file, a URL or - for stdin. A URL is asked once, by the crawl's own fetcher and its address rules.
 """
 
@@ -66,7 +69,7 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     else:
         for line in lines(found):
             shell.print(line)
-    return EXIT_DONE
+    return EXIT_FAILED if found.get("refused") else EXIT_DONE
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -184,8 +187,7 @@ def _url(arguments: argparse.Namespace, settings: Settings, shell: Shell) -> dic
             raise UsageError(f"--base: {problem}")
     url = urls.normalize(arguments.source, base)
     if url is None:
-        why = "it is relative and has no --base, or is no http or https URL, or is malformed or too long"
-        return {"href": arguments.source, "normalized": None, "refused": why}
+        return {"href": arguments.source, "normalized": None, "refused": _why_refused(arguments.source, base)}
     literal = literal_address(urls.host_name(urls.host_key(url)))
     return {
         "href": arguments.source,
@@ -196,6 +198,19 @@ def _url(arguments: argparse.Namespace, settings: Settings, shell: Shell) -> dic
         "trap": traps.url_trap(url),
         "address": None if literal is None else refusal(literal) or "public",
     }
+
+
+def _why_refused(href: str, base: str | None) -> str:
+    """The reason that a seed would be given, or what its resolution comes to."""
+    href = href.strip()
+    as_seed, problem = url_of(href)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", href):
+        return problem or f"it is no http or https URL; as a seed it would be {as_seed}"
+    if base is not None:
+        return f"with --base it comes to no URL: longer than {URL_BYTES_MAX:,} bytes, or its host or port is not one"
+    if as_seed is None:
+        return f"it is relative and has no --base, and as a seed: {problem}"
+    return f"it is relative and has no --base; as a seed it would be {as_seed}"
 
 
 # --- page and sitemap ---------------------------------------------------------------------------------------------
@@ -262,6 +277,7 @@ def _sitemap(arguments: argparse.Namespace, settings: Settings, shell: Shell) ->
         "url": url,
         "type": read.type,
         "errors": list(read.errors),
+        "not_taken": [{"url": loc, "error": error} for error, loc in read.not_taken],
         "urls": [_entry(entry.url, entry.lastmod_ms) for entry in read.entries],
         "children": [_entry(entry.url, entry.lastmod_ms) for entry in read.children],
     }

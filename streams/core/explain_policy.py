@@ -1,4 +1,4 @@
-"""An operator's words, in words: what is said of a host, by which change, and until when."""
+"""Words and limits, in words: what an operator said of a host and until when, what it shares, how near a limit is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from streams.core.budget import Budget
 from streams.core.host_policy import Blocked, Change, Standing, Word
 from streams.core.hosts import NEVER_MS, HostState
 from streams.core.permits import HostPermits, Phase
-from streams.core.policy import Politeness
+from streams.core.policy import Politeness, TrapLimits
 from streams.core.rows import QueueClass
+from streams.core.rules.traps import TemplateCounts, template
+from streams.core.rules.urls import host_key
 from streams.core.sharing import describe
 
 Sentence = tuple[str, str]
@@ -74,6 +76,19 @@ def explain_budget(budget: Budget, now_ms: int) -> list[Sentence]:
         if left is not None:
             said.append(f"{left} requests for {what}" if left else f"none for {what} until the next day")
     return [("all hosts", f"left of today's budget (UTC): {', '.join(said)}")] if said else []
+
+
+def explain_pattern(url: str, counts: TemplateCounts, limits: TrapLimits) -> list[Sentence]:
+    """How near the URL's template is to the limit of the trap rule; nothing below half of it."""
+    pattern = template(url)
+    seen, limit = counts.told(pattern, limits)
+    if seen * 2 < limit:
+        return []
+    shown = pattern.removeprefix(host_key(url))
+    said = f"{seen:,} of {limit:,} URLs of the pattern {shown} are known"
+    if seen >= limit:
+        said += f": it is paused, and of its new URLs one in {limits.sample_every:,} is taken"
+    return [("trap", said)]
 
 
 def describe_change(change: Change) -> str:

@@ -23,9 +23,9 @@ def check(*words: str, stdin: bytes = b"") -> tuple[int, Captured]:
     return main(["check", *words], shell), shell
 
 
-def as_json(*words: str, stdin: bytes = b"") -> dict[str, Any]:
+def as_json(*words: str, stdin: bytes = b"", expected: int = 0) -> dict[str, Any]:
     code, shell = check(*words, "--json", stdin=stdin)
-    assert code == 0, shell.said
+    assert code == expected, shell.said
     found: dict[str, Any] = json.loads(shell.printed)
     return found
 
@@ -57,7 +57,7 @@ def test_robots_of_stdin_for_a_named_crawler() -> None:
 )
 def test_a_url_is_normalized_or_refused(href: str, base: str | None, normalized: str | None) -> None:
     """Protects the view of a URL's identity: what the crawl would store, or that it would not."""
-    found = as_json("url", href, *(("--base", base) if base else ()))
+    found = as_json("url", href, *(("--base", base) if base else ()), expected=0 if normalized else 1)
     assert found["normalized"] == normalized
     assert ("refused" in found) is (normalized is None)
 
@@ -90,6 +90,37 @@ def test_a_sitemap_of_stdin() -> None:
     found = as_json("sitemap", "-", "--url", "https://a.example/s.xml", stdin=SITEMAP)
     assert found["type"] == "urlset"
     assert found["urls"] == [{"url": "https://a.example/1", "lastmod": "2026-01-02 00:00:00Z"}]
+
+
+@pytest.mark.parametrize(
+    ("href", "base", "why"),
+    [
+        ("http://a.example:99999/", None, "its host or port is not one"),
+        ("ftp://a.example/", None, "the scheme ftp:"),
+        ("../a", None, "it is relative and has no --base"),
+        ("a.example/x", None, "as a seed it would be https://a.example/x"),
+        ("a.example:80/x", None, "as a seed it would be https://a.example:80/x"),
+        ("x" * 3_000, "https://a.example/", "longer than 2,083 bytes"),
+    ],
+)
+def test_a_refused_url_gives_the_exact_reason(href: str, base: str | None, why: str) -> None:
+    """Protects whoever asks why a URL is none: the reason that a seed would be given, and exit code 1."""
+    assert why in as_json("url", href, *(("--base", base) if base else ()), expected=1)["refused"]
+
+
+def test_a_sitemap_names_what_it_does_not_take() -> None:
+    """Protects whoever has to mend a sitemap: each location that is none, or is another host's, by its error."""
+    locs = b"".join(
+        b"<url><loc>%s</loc></url>" % loc for loc in (b"https://a.example/1", b"/x", b"https://b.example/2")
+    )
+    words = ("sitemap", "-", "--url", "https://a.example/s.xml")
+    found = as_json(*words, stdin=b"<urlset>" + locs + b"</urlset>")
+    assert found["not_taken"] == [
+        {"url": "/x", "error": "bad_loc"},
+        {"url": "https://b.example/2", "error": "cross_host"},
+    ]
+    _, shell = check(*words, stdin=b"<urlset>" + locs + b"</urlset>")
+    assert "  https://b.example/2  error cross_host\n" in shell.printed
 
 
 def test_long_lists_are_cut_for_people_only() -> None:

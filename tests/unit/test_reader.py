@@ -17,8 +17,10 @@ from infra.wiring import open_reader, requeue_dead_letters
 from schemas.records import Outcome, Source
 from streams.core.failures import CrawlError, UsageError
 from streams.core.owner import Owner
-from streams.core.policy import CrawlPolicy, Politeness
-from streams.core.turn import Turn
+from streams.core.policy import CrawlPolicy, Politeness, TrapLimits
+from streams.core.rules.traps import TemplateCounts, template
+from streams.core.rules.urls import host_id
+from streams.core.turn import Family, Turn
 from tests.support.core_world import ANY, NOW_MS, answer, found, stored
 
 POLICY = CrawlPolicy(politeness=Politeness(delay_ms=0, concurrency=8, respect_robots=False), lost_leases_max=0)
@@ -76,6 +78,7 @@ def test_a_running_crawl_is_read_without_touching_it(
     assert rows["http://a.test/ok"].next_due_ms is not None
     assert rows["http://a.test/ok"].content_hash == (b"h" * 32).hex()
     assert rows["http://a.test/dead"].error == "lease_lost"
+    assert (rows["http://a.test/ok"].error, rows["http://a.test/new"].error) == (None, None)
     ((_, letter),) = list(reader.dead_letters())
     assert letter.url == "http://a.test/dead"
     assert len(list(tmp_path.glob("headrace-reader-*"))) == 1
@@ -163,3 +166,22 @@ def test_a_folder_without_a_crawl_is_one_clear_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(CrawlError, match="needed a crawl's folder"):
             open_reader(path)
+
+
+def test_a_url_near_the_trap_limit_is_told_how_near(running: Running) -> None:
+    """Protects whoever misses pages of a calendar: how many of its pattern are known, and what happens at the limit."""
+    limits = TrapLimits()
+    day = "http://a.test/cal/2026-01-05"
+    counts = TemplateCounts()
+    for n in range(1_407):
+        counts.count(template(day), n.to_bytes(16), limits)
+    key = host_id("http://a.test")
+    running.db.commit([(Family.TEMPLATES, key, msgspec.msgpack.encode(counts))])
+    near = dict(open_reader(running.root).explain(day, NOW_MS))
+    assert near["trap"] == "1,407 of 2,000 URLs of the pattern /cal/{date} are known"
+    assert "trap" not in dict(open_reader(running.root).explain("http://a.test/ok", NOW_MS))
+    for n in range(600):
+        counts.count(template(day), n.to_bytes(16), limits)
+    running.db.commit([(Family.TEMPLATES, key, msgspec.msgpack.encode(counts))])
+    over = dict(open_reader(running.root).explain(day, NOW_MS))
+    assert "it is paused, and of its new URLs one in 256 is taken" in over["trap"]

@@ -15,7 +15,7 @@ from itertools import chain, islice
 import msgspec
 
 from schemas.records import SitemapEntry
-from streams.core.policy import ParseLimits
+from streams.core.policy import URL_BYTES_MAX, ParseLimits
 from streams.core.rules.sitemap_bytes import (
     CHUNK_BYTES,
     Inflated,
@@ -30,6 +30,7 @@ from streams.core.rules.urls import Resolver, host_key
 
 DECODE_RATIO_MAX = 500  # over the size limit and this well packed: an attack. Deflate's most is 1,032, padding's 250
 LINE_BYTES_MAX = 8_192  # of a text sitemap; longer lines are no URL
+NOT_TAKEN_MAX = 100  # entries that are remembered for whoever asks why they were not taken
 BAD_LINES_MAX = 1_000  # a text without any URL is given up after as many lines
 _ROOT_NEAR = re.compile(rb"<\?xml\s|<(?:\w{1,32}:)?(?:urlset|sitemapindex|rss|feed|RDF)[\s>]")
 _JUNK_BYTES_MAX = 4_096  # before an XML document: output of a script's warnings, more than one byte order mark
@@ -59,6 +60,7 @@ class Sitemap(msgspec.Struct, frozen=True):
     children: tuple[SitemapEntry, ...] = ()  # sitemaps that an index names
     errors: tuple[str, ...] = ()
     extensions: tuple[Extensions, ...] = ()
+    not_taken: tuple[tuple[str, str], ...] = ()  # (error, location as written): the first of them, for people
 
 
 def read(
@@ -143,6 +145,7 @@ class _Collector:
         self.children: list[SitemapEntry] = []
         self.extensions: list[Extensions] = []
         self.errors: dict[str, None] = {}
+        self.not_taken: list[tuple[str, str]] = []
         self.malformed = False
         self.seen = 0
 
@@ -152,25 +155,32 @@ class _Collector:
         self.children.clear()
         self.extensions.clear()
         self.errors.clear()
+        self.not_taken.clear()
         self.seen = 0
 
     def take(self, entry: Entry) -> bool:
         """Keep one entry; false when the sitemap holds more of them than it may."""
         self.seen += 1
         if self.seen > self.urls_max:
-            self.errors["too_many_urls"] = None
+            self.leave("too_many_urls", entry.loc)
             return False
         normal = self.normal(entry.loc, entry.base)
         if normal is None:
-            self.errors["bad_loc"] = None
+            self.leave("bad_loc", entry.loc)
         elif host_key(normal) not in self.hosts:
-            self.errors["cross_host"] = None
+            self.leave("cross_host", entry.loc)
         elif entry.is_sitemap:
             self.children.append(SitemapEntry(normal, entry.lastmod_ms, True))
         else:
             self.entries.append(SitemapEntry(normal, entry.lastmod_ms))
             self.extensions.append(self.normal_extensions(entry))
         return True
+
+    def leave(self, error: str, loc: str) -> None:
+        """Do not take an entry, and remember the first ones of those for whoever asks."""
+        self.errors[error] = None
+        if len(self.not_taken) < NOT_TAKEN_MAX:
+            self.not_taken.append((error, loc[:URL_BYTES_MAX]))
 
     def normal(self, loc: str, base: str = "") -> str | None:
         """The normal form of a location. A sitemap's is absolute (sitemaps.org), a feed's may be relative.
@@ -277,4 +287,5 @@ def _result(kind: str, collector: _Collector, content: Inflated) -> Sitemap:
         tuple(collector.children),
         tuple(errors),
         tuple(collector.extensions) if any(item is not _NO_EXTENSIONS for item in collector.extensions) else (),
+        tuple(collector.not_taken),
     )

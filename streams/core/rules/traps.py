@@ -111,6 +111,11 @@ class TemplateCounts(msgspec.Struct):
         self.urls[key] = seen + 1
         return None
 
+    def told(self, template: str, limits: TrapLimits) -> tuple[int, int]:
+        """(URLs of this template so far, its limit), for people."""
+        limit = limits.endless_template_urls_max if is_endless(template) else limits.template_urls_max
+        return self.urls.get(xxh3_64_intdigest(template.encode()), 0), limit
+
     def _forget_half(self) -> None:
         kept = sorted(self.urls, key=lambda key: (key in self.paused, self.urls[key]))[TEMPLATES_MAX // 2 :]
         self.urls = {key: self.urls[key] for key in kept}
