@@ -92,3 +92,18 @@ def test_an_ordinary_page_is_not_read_tag_by_tag() -> None:
     for _ in range(20):
         assert safe_length(body, attributes_per_tag_max=1_000) == (len(body), "")
     assert time.process_time() - started < 20 * 0.002
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        b"".join(b" a%d='=\"\">'" % n for n in range(20_000)),
+        b"".join(b' a%d="x>" b%d=\'=""> \'' % (n, n) for n in range(20_000)),
+        b"".join(b" a%d" % n + (b" c%d= \n'=\"x\">'" % n if n % 50 == 0 else b"") for n in range(40_000)),
+    ],
+    ids=["in single quotes", "in both", "with a blank before"],
+)
+def test_what_looks_like_an_end_of_a_tag_inside_a_value_is_none(names: bytes) -> None:
+    """Values in single quotes may hold all that proves an end elsewhere."""
+    body = FIRST + b"<p>x</p>" * 3_000
+    assert safe_length(body + b"<p" + names + b">", attributes_per_tag_max=1_000) == (len(body), "too_many_attributes")

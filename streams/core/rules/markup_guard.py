@@ -5,8 +5,8 @@ HTML's tree construction is quadratic in three places, in every parser that foll
 formatting elements (`<font size=1><font size=2>...` is opened anew in each following paragraph: 50 KB made 4.5 million
 nodes, 1.6 GB and 5 s). Links before the hostile place are worth keeping, so the page is cut there.
 
-The answer for an ordinary page comes from counts that C code makes; only a page that fails them is read tag by tag. The
-reading approximates the tree builder: it bounds cost, it is no parser. What slips through meets the worker's limits.
+The answer for an ordinary page comes from a few counts; only a page that fails them is searched, then read tag by tag.
+The reading approximates the tree builder: it bounds cost, it is no parser. What slips through meets a worker's limits.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-import numpy as np
-
 SMALL_BYTES = 8 * 1024  # whatever stands in so few bytes is parsed within 0.1 s (measured)
 GAP_BYTES = 2 * 1024  # a longer stretch without ">" may be a tag with very many attributes
 QUOTED_ENDS_MAX = 8  # ">" inside quoted values, each of which may join two gaps
+PROVEN_END_BYTES = 4 * 1024  # no tag is longer than three of these when each such stretch holds an end of a tag
+PROVEN_BYTES_MAX = 1024 * 1024  # so many tags of 8 KB, with 2,300 names each, come to ATTRIBUTE_PAIRS_MAX
 DEPTH_MAX = 12_000  # open elements; 0.15 s of parsing (quadratic)
 REOPENED_MAX = 1_000_000  # formatting elements opened anew over the whole page; some 300 bytes of tree each
 STACK_STEPS_MAX = 500_000_000  # open elements passed by all tags, if each tag looked through all of them; 1 s
@@ -45,11 +45,17 @@ _RAW_END = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])|\Z", re.IGNORECASE)
     for name in b"script style textarea title noscript noframes noembed iframe xmp".split()
 }
-_CLOSED_AT_ONCE = re.compile(
-    rb"<(b|big|code|em|font|i|s|small|strike|strong|tt|u)"
-    rb"(?:[ \n]++[a-z-]++=(?:\"[^\"<>]*+\"|[a-z0-9_-]++(?=[ \n>])))*+>[^<]*+</\1>",
-    re.IGNORECASE,
+_PROVEN_END = re.compile(rb"=\"[^\"'<>=]*+\">")
+"""Ends the tag that it stands in, or begins in, by 13.2.5.32 to 13.2.5.39, in whatever state: only a value in single
+quotes could hold it."""
+_AT_ONCE = rb"(?:[ \n]++[a-z-]++=(?:\"[^\"<>]*+\"|[a-z0-9_-]++(?=[ \n>])))*+>[^<]*+</"
+_CLOSED_AT_ONCE = re.compile(rb"<([a-z][a-z0-9]*+)" + _AT_ONCE + rb"\1>", re.IGNORECASE)
+_NAMES = rb"(b|big|code|em|font|i|s|small|strike|strong|tt|u)"
+_FORMATTING_LEFT_OPEN = re.compile(  # the look ahead keeps most tags from being compared without regard to case
+    rb"<(?=[bceifstuBCEIFSTU][a-zA-Z]{0,5}[\t\n\f\r /])"
+    rb"(?i:" + _NAMES + rb"(?=[\t\n\f\r /])(?!" + _AT_ONCE + rb"\1>))"
 )
+_BARE_FORMATTING = re.compile(rb"<" + _NAMES + rb">", re.IGNORECASE)
 _VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr basefont bgsound".split())
 _NOT_NESTING = frozenset(b"p li dt dd option optgroup tr td th tbody thead tfoot a nobr button form".split())
 """Tags that a second one closes, or that are ignored while one is open: alone they do not nest."""
@@ -71,11 +77,7 @@ _IMPLIED_LEVELS_MAX = 64
 _CELLS = frozenset((b"td", b"th", b"caption"))
 _FORMATTING = frozenset(b"b big code em font i s small strike strong tt u".split())
 """Elements that are opened anew; not `a` and `nobr`, of which a second one closes the first."""
-_MAY_BE_FORMATTING = np.zeros(1 << 16, dtype=bool)  # by the two bytes after "<"
-for _name in _FORMATTING:
-    for _first in (_name[0], _name[0] - 32):
-        for _second in (_name[1], _name[1] - 32) if len(_name) > 1 else b"\t\n\f\r /":
-            _MAY_BE_FORMATTING[_first << 8 | _second] = True
+_ALIKE_MAX = 3  # formatting elements of one name and the same attributes that are opened anew (13.2.4.3)
 
 
 def safe_length(body: bytes, *, attributes_per_tag_max: int) -> tuple[int, str]:
@@ -85,7 +87,7 @@ def safe_length(body: bytes, *, attributes_per_tag_max: int) -> tuple[int, str]:
     tags = body.count(b"<")
     length, error = len(body), ""
     if tags > TAGS_MAX:
-        length = int(np.flatnonzero(np.frombuffer(body, dtype=np.uint8) == ord("<"))[TAGS_MAX])
+        length = next(islice(re.finditer(rb"<", body), TAGS_MAX, None)).start()
         error = TOO_MANY_ELEMENTS
     if _is_plain(body, tags):
         return length, error
@@ -96,34 +98,64 @@ def safe_length(body: bytes, *, attributes_per_tag_max: int) -> tuple[int, str]:
 def _is_plain(body: bytes, tags: int) -> bool:
     """Whether counts alone show that no tag, no nesting and no formatting can cost much."""
     starts = tags - body.count(b"</")
-    if starts > DEPTH_MAX or starts * tags > STACK_STEPS_MAX or _has_gap(body):
-        return False
-    formatting = _formatting_tags_max(body)
-    others = max(starts - formatting, 0)
-    if 2 * formatting * others > REOPENED_MAX:
-        # All formatting elements might be opened anew in each other element and after it, but for those closed at once.
-        formatting -= sum(1 for _ in _CLOSED_AT_ONCE.finditer(body))
-        if 2 * formatting * others > REOPENED_MAX:
+    if starts > DEPTH_MAX or starts * tags > STACK_STEPS_MAX:
+        # What holds nothing but text and is closed right after it adds one level at a time.
+        nesting = starts - sum(1 for _ in _CLOSED_AT_ONCE.finditer(body)) + 1
+        if nesting > DEPTH_MAX or nesting * tags > STACK_STEPS_MAX:
             return False
-    return sum(1 for _ in islice(_QUOTED_END.finditer(body), QUOTED_ENDS_MAX + 1)) <= QUOTED_ENDS_MAX
+    if starts * starts // 2 > REOPENED_MAX:  # else no share of formatting elements among them comes to so much
+        # All formatting elements might be opened anew in each element and after it, but for those closed at once.
+        waiting_max = REOPENED_MAX // (2 * starts)
+        with_attributes = sum(1 for _ in _FORMATTING_LEFT_OPEN.finditer(body))
+        if with_attributes + _ALIKE_MAX * len(_FORMATTING) > waiting_max:
+            names = {name.lower() for name in _BARE_FORMATTING.findall(body)}
+            if with_attributes + _ALIKE_MAX * len(names) > waiting_max:
+                return False
+    return _has_short_tags(body)
 
 
-def _formatting_tags_max(body: bytes) -> int:
-    """No fewer than the page's formatting start tags: those whose first two letters are theirs."""
-    octets = np.frombuffer(body, dtype=np.uint8)
-    starts = np.flatnonzero(octets[:-2] == ord("<"))
-    pairs = (octets[starts + 1].astype(np.uint16) << 8) | octets[starts + 2]
-    return int(np.count_nonzero(_MAY_BE_FORMATTING[pairs]))
+def _has_short_tags(body: bytes) -> bool:
+    """Whether no tag is so long that its attributes could cost much."""
+    if len(body) <= (QUOTED_ENDS_MAX + 1) * GAP_BYTES or _has_proven_ends(body):
+        return True
+    quoted_ends = sum(1 for _ in islice(_QUOTED_END.finditer(body), QUOTED_ENDS_MAX + 1))
+    return quoted_ends <= QUOTED_ENDS_MAX and not _has_gap(body, text_counts=quoted_ends > 0)
 
 
-def _has_gap(body: bytes) -> bool:
-    """Whether GAP_BYTES follow one another without ">". Two steps advance at least GAP_BYTES, so it is linear."""
+def _has_proven_ends(body: bytes) -> bool:
+    """Whether each stretch of PROVEN_END_BYTES holds an end of a tag for certain."""
+    if len(body) > PROVEN_BYTES_MAX:
+        return False
+    looked_to, quote = 0, -1
+    for start in range(0, len(body) - PROVEN_END_BYTES, PROVEN_END_BYTES):
+        end = _PROVEN_END.search(body, start, start + PROVEN_END_BYTES)
+        if end is None:
+            return False
+        # A value in single quotes lasts to the next one, so it holds the end only if the last one began a value.
+        quote = max(quote, body.rfind(b"'", looked_to, end.start()))
+        looked_to = end.start()
+        if quote > 0 and body[max(quote - GAP_BYTES, 0) : quote].rstrip(b"\t\n\f\r ")[-1:] in (b"=", b""):
+            return False
+    return True
+
+
+def _has_gap(body: bytes, *, text_counts: bool) -> bool:
+    """Whether GAP_BYTES without ">" may be within one tag. Two steps advance at least GAP_BYTES, so it is linear.
+
+    Where a ">" may be quoted (`text_counts`) what follows it may be a tag too; else a tag begins with "<".
+    """
     position, end = 0, len(body) - GAP_BYTES
     while position < end:
         found = body.rfind(b">", position, position + GAP_BYTES)
-        if found < 0:
-            return True
-        position = found + 1
+        if found >= 0:
+            position = found + 1
+            continue
+        start = position if text_counts else body.find(b"<", position)
+        if start < 0:
+            return False
+        if body.find(b">", start, start + GAP_BYTES) < 0:
+            return len(body) - start > GAP_BYTES
+        position = start + 1
     return False
 
 
