@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -417,15 +417,24 @@ class Engine:
         """Abandon what is out; keep what is decided. Abandoned leases are closed by the next start."""
         for task in (*self._fetches, *self._parses):
             task.cancel()
-        await asyncio.gather(*self._fetches, *self._parses, return_exceptions=True)
+        await self._closing("requests", asyncio.gather(*self._fetches, *self._parses, return_exceptions=True))
         if self._web is not None:
-            await self._web.close()
+            await self._closing("connections", self._web.close())
         if self._parser is not None:
-            await self._parser.close()
+            await self._closing("parsers", self._parser.close())
         if clean:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._disk, self._ledger.close)
+            await self._closing("segments", loop.run_in_executor(self._disk, self._ledger.close))
         self._disk.shutdown()
+
+    async def _closing(self, what: str, step: Awaitable[object]) -> None:
+        """A slow end says what it waited for: nobody should have to guess why a finished run goes on."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await step
+        took_s = loop.time() - began_s
+        if took_s * 1_000 > bounds.CLOSING_MS_EXPECTED:
+            self.tally.warn(f"closing the {what} took {took_s:.0f} s")
 
 
 def _unreadable(task: ParseTask) -> ParseOutput:

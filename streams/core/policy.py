@@ -100,6 +100,7 @@ GROUP_MS_MAX = 50  # a group commit waits no longer
 GROUP_MS_MIN = 5  # between two groups while busy: fewer, fuller groups cost less
 GROUP_EVENTS_MAX = 512
 REREAD_ROWS_MAX = 2_048  # looked at in one turn, for stored bodies to be read again: about 10 ms
+CLOSING_MS_EXPECTED = 5_000  # of each step of a run's end; a longer one is told
 HEARTBEAT_MS = 500  # an idle runner looks around this often
 PARSE_BACKLOG_MAX = 256  # stored pages that wait for a parser; beyond, nothing is granted
 PARSE_BACKLOG_BYTES_MAX = 32 * 1024 * 1024  # of their bodies kept in memory; others are read back
