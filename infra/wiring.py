@@ -24,6 +24,7 @@ from infra.reader import Reader
 from infra.settings import Settings, build, product_token, user_agent_header
 from infra.web import open_web, version
 from schemas.records import DiscoveredUrl, FetchLogRow
+from streams.core.clock import SteadyClock
 from streams.core.failures import CrawlError
 from streams.core.owner import Owner
 from streams.core.policy import EXTRACTOR_VERSION, CrawlPolicy, ParseLimits
@@ -33,7 +34,7 @@ from streams.embedded import Engine, Limits
 
 __all__ = ["change_host_policies", "open_engine", "open_reader", "policy_of", "requeue_dead_letters"]
 
-_decode_seeds = msgspec.msgpack.Decoder(tuple[str, ...]).decode
+_decode_words = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 _decode_position = msgspec.msgpack.Decoder(tuple[tuple[str, int], ...]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -43,20 +44,35 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_clock() -> Callable[[], int]:
+    """UTC in ms as a crawl needs it: near the wall clock, but no step of that shortens or repeats a delay.
+
+    CLOCK_BOOTTIME goes on while a machine sleeps, so a laptop that wakes up does not lag behind.
+    """
+    source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+    def passed_ms() -> int:
+        return time.clock_gettime_ns(source) // 1_000_000
+
+    clock = SteadyClock(wall_clock_ms(), passed_ms())
+    return lambda: clock.read(wall_clock_ms(), passed_ms())
+
+
 def open_engine(
     settings: Settings,
     seeds: Sequence[DiscoveredUrl],
     out: Path,
     *,
     refresh: bool = False,
-    now: Callable[[], int] = wall_clock_ms,
+    now: Callable[[], int] | None = None,
     files: Files | None = None,
     seed: int | None = None,
 ) -> Engine:
     """A crawl in the folder `out`, new or resumed. Raises CrawlError with a sentence for people.
 
-    `seed`: of the jitter, for tests; else the system's randomness.
+    `seed`: of the jitter, for tests; else the system's randomness. `now`: the clock, for tests; else a steady one.
     """
+    now = now or steady_clock()
     folder = Folder(out, now_ms=now())
     try:
         return _assemble(settings, seeds, folder, refresh=refresh, now=now, files=files, seed=seed)
@@ -82,9 +98,12 @@ def _assemble(
     keep(root, settings)
     db = CrawlDb(root / DATABASE)
     epoch = int.from_bytes(db.meta("epoch") or b"\0", "big") + 1
-    kept = _decode_seeds(db.meta("seeds") or _encode(()))
+    kept = _decode_words(db.meta("seeds") or _encode(()))
     scope = scope_of(settings, (*kept, *(one.url for one in seeds)))
-    db.commit(meta={"epoch": epoch.to_bytes(8, "big"), "seeds": _encode(scope.seeds)})
+    networks = {"networks": _encode(crawl.allow_addresses)}
+    grown = not set(crawl.allow_addresses) <= set(_decode_words(db.meta("networks") or _encode(())))
+    meta = {"epoch": epoch.to_bytes(8, "big"), "seeds": _encode(scope.seeds)}
+    db.commit(meta=meta if grown else meta | networks)
     policy = policy_of(settings)
     jitter = random.Random(seed).random if seed is not None else random.SystemRandom().random
     owner = Owner(db, policy, scope, epoch=epoch, jitter=jitter)
@@ -128,6 +147,7 @@ def _assemble(
         close=folder.close,
         control=ControlFolder(root, files),
         refresh=refresh,
+        allowed_anew=networks if grown else None,
         out=str(root),
         places=PLACES,
     )
