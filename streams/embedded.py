@@ -33,14 +33,16 @@ from connectors.segments_local import LocalSegments
 from schemas.records import BodyRef, DiscoveredUrl, FetchLease, FetchLogRow, HostPolicy, ParsedPage, ParseTask
 from streams.core import policy as bounds
 from streams.core.failures import EXIT_FAILED, EXIT_INTERRUPTED, CrawlError
-from streams.core.hosts import NEVER_MS
+from streams.core.hosts import NEVER_MS, PRIVATE_ADDRESS, decode_host
 from streams.core.owner import Event, Owner
 from streams.core.progress import EndReason, Progress, State, Summary
-from streams.core.rows import QueueClass
+from streams.core.rows import QueueClass, Status
 from streams.core.tasks import decode_task
 from streams.core.turn import Family, Turn
 from streams.ledger import Group, Ledger
 from streams.tally import Tally
+
+_START_BATCH = 2_000  # URLs that become due in one commit, as a run begins
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -75,6 +77,7 @@ class Engine:
         close: Callable[[], None],
         control: ControlFolder | None = None,
         refresh: bool = False,
+        allowed_anew: dict[str, bytes] | None = None,
         out: str = "",
         places: tuple[tuple[str, str], ...] = (),
     ) -> None:
@@ -82,6 +85,7 @@ class Engine:
 
         `on_new_seeds`: widens the scope by redirect targets of seeds, and says what of it is to be kept.
         `write_log`: (number of the first row, rows) → a durable segment of the fetch log.
+        `allowed_anew`: networks are allowed that earlier runs were not; kept once what was refused for it is due.
         `control`: where an operator's changes come from while this runs.
         """
         self._owner = owner
@@ -100,6 +104,7 @@ class Engine:
         self._control = control
         self._control_ms = self._busy_ms = 0  # when it was last looked into, and when something last happened
         self._refresh = refresh
+        self._allowed_anew = allowed_anew
         self._out, self._places = out, places
         self._inbox: deque[Fetched | ParseOutput] = deque()
         self._wake = asyncio.Event()
@@ -180,6 +185,8 @@ class Engine:
         """Take over what is durable, then admit the seeds."""
         self._web, self._parser = self._make_web(), self._make_parser()
         await self._commit(self._owner.adopt(self._now(), close_leases=True), Group())
+        if self._allowed_anew is not None:
+            await self._ask_refused(self._allowed_anew)
         if self._refresh:
             await self._refresh_all()
         for _, raw in self._db.tasks():
@@ -190,13 +197,28 @@ class Engine:
         self._feed_parsers()
         self._publish(self.progress())
 
+    async def _ask_refused(self, meta: dict[str, bytes]) -> None:
+        """What was refused for its address is due now; a look at the URLs of those hosts alone that had any."""
+        for host_id, raw in self._db.hosts():
+            host = decode_host(raw)
+            if not host.statuses[Status.REFUSED] and host.last_error != PRIVATE_ADDRESS:
+                continue
+            batch: list[bytes] = []
+            for key, _ in self._db.scan(Family.URL, host_id) if host.statuses[Status.REFUSED] else ():
+                batch.append(key)
+                if len(batch) >= _START_BATCH:
+                    await self._commit(self._owner.allow_addresses(host_id, batch, self._now()), Group())
+                    batch = []
+            await self._commit(self._owner.allow_addresses(host_id, batch, self._now()), Group())
+        self._db.commit(meta=meta)
+
     async def _refresh_all(self) -> None:
         """Every known URL that rests is due now."""
         batch: list[bytes] = []
         for key, _ in self._db.scan(Family.QUEUE):
             if key[10] == QueueClass.REVISIT:
                 batch.append(key)
-            if len(batch) >= 2_000:
+            if len(batch) >= _START_BATCH:
                 await self._commit(self._owner.refresh(batch, self._now()), Group())
                 batch = []
         await self._commit(self._owner.refresh(batch, self._now()), Group())

@@ -34,6 +34,7 @@ ALLOTMENT_FULL = 256  # of 256: the host's whole pace
 ALLOTMENT_MIN = 4
 ALLOTMENT_STEP = 4  # regained with each success: from the least to the whole in 63 successes
 NEVER_MS = 1 << 62
+PRIVATE_ADDRESS = "private_address"  # the error of a request that was not made: the address is not public
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -293,6 +294,20 @@ def troubled(host: HostState, result: FetchResult, now_ms: int, jitter: Callable
         wait = max(result.retry_after_ms, bounds.BACKOFF_BASE_MS if result.retry_after_ms == 0 else 0)
     host.backoff_until_ms = max(host.backoff_until_ms, now_ms + wait)
     _observe(host, result)
+
+
+def forget_refusals(host: HostState) -> bool:
+    """Its address was refused by our own policy and may be asked now: trouble of that kind is over, if there is any.
+
+    Nothing was sent to that address, so no site is asked sooner than it wants; its delay is kept all the same.
+    """
+    if not host.trouble or host.last_error != PRIVATE_ADDRESS:
+        return False
+    host.trouble, host.last_error = 0, ""
+    host.backoff_until_ms, host.allotment = 0, ALLOTMENT_FULL
+    if host.robots is not None:
+        host.robots = msgspec.structs.replace(host.robots, failures=0, next_try_ms=0)
+    return True
 
 
 def _what_came(result: FetchResult) -> str:

@@ -36,7 +36,7 @@ from streams.core.policy import CrawlPolicy
 from streams.core.reread import Rereading
 from streams.core.robots_desk import RobotsDesk
 from streams.core.route import route
-from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, encode_row
+from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, Status, encode_row
 from streams.core.rules.scope import Scope
 from streams.core.rules.urls import host_id
 from streams.core.sharing import PERMIT_MESSAGES, sharing_of
@@ -209,6 +209,21 @@ class Owner:
                 and key[HOST_ID_BYTES:] not in slot.rows
                 and slot.host_id + row.place == entry[:-URL_ID_BYTES]
             ):
+                requeue(turn, slot, key, row, QueueClass.REVISIT, AT_ONCE_MS)
+        self._end(turn)
+        return turn
+
+    def allow_addresses(self, host_id_: bytes, keys: Sequence[bytes], now_ms: int) -> Turn:
+        """Networks are allowed that were not: of these URLs (host_id ‖ url_id) those refused for it are due now."""
+        turn = self._begin(now_ms)
+        slot = self.hosts.slot(host_id_)
+        if host_rules.forget_refusals(slot.state):
+            turn.touch(slot)
+        for key in keys:
+            row = self.frontier.row(turn, key)
+            if row is None or row.status is not Status.REFUSED or key[HOST_ID_BYTES:] in slot.rows:
+                continue
+            if row.visit is not None and row.visit.error == host_rules.PRIVATE_ADDRESS:
                 requeue(turn, slot, key, row, QueueClass.REVISIT, AT_ONCE_MS)
         self._end(turn)
         return turn

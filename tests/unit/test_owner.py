@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from schemas.records import FetchLease, Outcome, Source
+from schemas.records import FetchLease, Kind, Outcome, Source
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
@@ -14,7 +14,7 @@ from streams.core.policy import CrawlPolicy, Politeness, TrapLimits
 from streams.core.rows import Status
 from streams.core.rules.urls import host_id, url_id
 from streams.core.turn import Family
-from tests.support.core_world import ANY, World, answer, complete, fast, found, stored
+from tests.support.core_world import ANY, World, answer, answer_robots, complete, fast, found, stored
 
 OPEN = CrawlPolicy(politeness=Politeness(delay_ms=0, concurrency=8, respect_robots=False))
 ONE = CrawlPolicy(politeness=Politeness(respect_robots=False))
@@ -358,3 +358,45 @@ def test_a_takeover_allows_for_a_clock_that_was_behind_in_groups_too() -> None:
     assert not world.turn().leases
     world.now_ms += 1
     assert len(world.turn().leases or world.turn().leases) == 1
+
+
+def test_what_was_refused_for_its_address_is_due_once_the_address_is_allowed() -> None:
+    """Protects a crawl of one's own network that forgot --allow-address: the next run does not wait for a month."""
+    world = World(OPEN)
+    world.seed(URL, "http://a.test/y")
+    refused, denied = world.turn().leases
+    world.turn(
+        answer(refused, world.now_ms, Outcome.REFUSED, 0, error="private_address"),
+        answer(denied, world.now_ms, Outcome.REFUSED, 0, error="bad_scheme"),
+        leases_max=0,
+    )
+    world.restart()
+    assert not world.turn().leases
+    keys = [host_id("http://a.test") + lease.url_id for lease in (refused, denied)]
+    turn = world.owner.allow_addresses(host_id("http://a.test"), keys, world.now_ms)
+    world.store.commit(turn.writes)
+    world.owner.committed(turn)
+    assert urls(world.turn().leases) == [refused.url]
+
+
+def test_a_host_whose_robots_txt_was_refused_for_its_address_is_asked_again() -> None:
+    """Protects the usual case: with robots.txt refused no page was tried, and the whole host waits in trouble."""
+    world = World()
+    world.seed(URL)
+    for _ in range(bounds.TROUBLE_AFTER_FAILURES):
+        (lease,) = world.turn().leases
+        result = msgspec.structs.replace(
+            answer_robots(lease, world.now_ms, status=503), status=0, outcome=Outcome.REFUSED, error="private_address"
+        )
+        world.turn(result, leases_max=0)
+        world.now_ms = max(world.now_ms, world.owner.next_ms())
+    world.turn(result, leases_max=0)
+    for _ in range(2):
+        turn = world.owner.allow_addresses(host_id("http://a.test"), [], world.now_ms)
+        world.store.commit(turn.writes)
+        world.owner.committed(turn)
+    host = world.host("http://a.test")
+    assert (host.trouble, host.backoff_until_ms, host.last_error) == (0, 0, "")
+    world.now_ms += 1_000
+    (lease,) = world.turn().leases
+    assert lease.kind is Kind.ROBOTS
