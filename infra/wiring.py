@@ -7,22 +7,18 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from connectors import fetchlog
 from connectors.control_folder import ControlFolder
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import Files, StoreFailed
-from connectors.parser_pool import ParserPool
-from connectors.segments_local import LocalSegments
 from infra.control import change_host_policies
 from infra.folder import DATABASE, PLACES, Folder, read_manifest
 from infra.kept import keep, kept
 from infra.reader import Reader
 from infra.settings import Settings, build, product_token, user_agent_header
-from infra.web import open_web, version
 from schemas.records import DiscoveredUrl, FetchLogRow
 from streams.core.clock import SteadyClock
 from streams.core.failures import CrawlError
@@ -30,7 +26,10 @@ from streams.core.owner import Owner
 from streams.core.policy import EXTRACTOR_VERSION, CrawlPolicy, ParseLimits
 from streams.core.rules.scope import Scope, ScopeMode
 from streams.core.turn import Family
-from streams.embedded import Engine, Limits
+
+if TYPE_CHECKING:
+    from connectors.parser_pool import ParserPool
+    from streams.embedded import Engine
 
 __all__ = ["change_host_policies", "open_engine", "open_reader", "policy_of", "requeue_dead_letters"]
 
@@ -94,6 +93,12 @@ def _assemble(
     files: Files | None,
     seed: int | None,
 ) -> Engine:
+    # What only a run needs is loaded by a run: `status` and `explain` start in half the time without web and processes.
+    from connectors import fetchlog
+    from connectors.segments_local import LocalSegments
+    from infra.web import open_web, version
+    from streams.embedded import Engine, Limits
+
     root, crawl = folder.root, settings.crawl
     keep(root, settings)
     db = CrawlDb(root / DATABASE)
@@ -154,6 +159,8 @@ def _assemble(
 
 
 def _parser(settings: Settings, workers: int) -> ParserPool:
+    from connectors.parser_pool import ParserPool
+
     return ParserPool(workers=workers, limits=_parse_limits(settings), product_token=product_token(settings.crawl))
 
 

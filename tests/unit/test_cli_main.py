@@ -114,3 +114,11 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout == "[crawl]\n"
     assert done.stderr == ""
+
+
+def test_looking_into_a_folder_loads_nothing_that_only_a_run_needs() -> None:
+    """Protects `status`, `explain` and `export` from starting slowly: no web, event loop, parser or Parquet."""
+    heavy = ("aiohttp", "aiodns", "asyncio", "uvloop", "multiprocessing", "selectolax", "lxml", "pyarrow", "rich")
+    verbs = "streams.cli.status, streams.cli.explain, streams.cli.export"
+    code = f"import sys, infra.wiring, {verbs}; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
