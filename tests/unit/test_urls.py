@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ada_url
 import pytest
 
 from streams.core.policy import HREF_CHARS_MAX, URL_BYTES_MAX
@@ -257,3 +258,12 @@ def test_identifiers_are_stable() -> None:
 def test_registrable_domain(host: str, expected: str) -> None:
     """Hosts that one registrant owns are one site, and nobody else's are."""
     assert urls.registrable_domain(host) == expected
+
+
+def test_what_is_remembered_of_one_page_holds_for_the_next() -> None:
+    """Pages of a directory share what their links came to, but for links that a page's own path or query decides."""
+    hrefs = ["x", "../x", "/x", "//other.example/", "?x", "", " ?x", "http:?x", "ht\ntp:?x", "http:x", "#x", ".", "\\x"]
+    pages = ["http://h.example/d/1?a", "http://h.example/d/2?b/c", "http://h.example/d/", "http://h.example/e/1"]
+    for page in pages * 2:
+        found = [Resolver(page).resolve(href) for href in hrefs]
+        assert found == [str(ada_url.URL(href, page).href).partition("#")[0] for href in hrefs]

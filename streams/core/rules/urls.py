@@ -21,6 +21,8 @@ from publicsuffixlist import PublicSuffixList
 from streams.core.policy import HREF_CHARS_MAX, URL_BYTES_MAX
 from streams.core.rules.query_encoding import encode_query, query_codec
 
+SHARED_MAX = 40_000  # links remembered beyond a page; some 12 MB
+SHARED_CHARS_MAX = 256
 URL_ID_BYTES = 16
 HOST_ID_BYTES = 10
 
@@ -33,10 +35,39 @@ def normalize(href: str, base: str | None = None, document_encoding: str = "utf-
     return Resolver(base, document_encoding).resolve(href)
 
 
+class _Siblings:
+    """What links came to on pages of one directory: a site's navigation stands on each of them.
+
+    A link that begins with a character of a path is resolved against its base up to the last `/` of the path (URL
+    standard 4.4); not so `?x`, nor `http:?x`, which is relative too. Only a memory: at SHARED_MAX all are forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._by_directory: dict[tuple[str, str | None], dict[str, str]] = {}
+        self._count = 0
+
+    def of(self, base: str, codec: str | None) -> dict[str, str]:
+        """The links known of the directory of `base` in documents of this encoding."""
+        self._count += 1
+        if self._count > SHARED_MAX:
+            self._by_directory = {}
+            self._count = 0
+        path = base.partition("#")[0].partition("?")[0]
+        return self._by_directory.setdefault((path[: path.rfind("/") + 1], codec), {})
+
+    def keep(self, links: dict[str, str], href: str, url: str) -> None:
+        """Remember one more, if any page of the directory would have it; `links` are those that `of` gave."""
+        if len(href) > SHARED_CHARS_MAX or href[:1] <= " " or href[0] == "?" or (":" in href and "://" not in href):
+            return
+        self._count += 1
+        if self._count <= SHARED_MAX:
+            links[href] = url
+
+
 class Resolver:
     """Resolves the links of one page. Remembers each href, so that repeated links cost one look-up."""
 
-    __slots__ = ("_base", "_base_bytes", "_codec", "_seen")
+    __slots__ = ("_base", "_base_bytes", "_codec", "_seen", "_shared")
 
     def __init__(self, base: str | None = None, document_encoding: str = "utf-8") -> None:
         self._base = None if base is None else _to_utf8(base)
@@ -45,6 +76,7 @@ class Resolver:
         self._base_bytes = 0 if self._base is None else len(self._base)
         self._codec = query_codec(document_encoding)
         self._seen: dict[str, str | None] = {}
+        self._shared = _siblings.of(base or "", self._codec)
 
     def resolve(self, href: str) -> str | None:
         """The normal form of `href`; None when it is no http or https URL, is malformed, or is too long."""
@@ -57,7 +89,12 @@ class Resolver:
             return self._seen[href]
         except KeyError:
             pass
-        url = self._seen[href] = self._resolve_new(href)
+        url = self._shared.get(href)
+        if url is None:
+            url = self._resolve_new(href)
+            if url is not None:
+                _siblings.keep(self._shared, href, url)
+        self._seen[href] = url
         return url
 
     def _resolve_new(self, href: str) -> str | None:
@@ -140,6 +177,7 @@ def _suffixes() -> PublicSuffixList:
     return PublicSuffixList()
 
 
+_siblings = _Siblings()
 _HEX = frozenset("0123456789abcdefABCDEF")
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"  # RFC 3986 2.3
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
