@@ -13,11 +13,14 @@ import xxhash
 BITS = 64
 SHINGLE_WORDS = 4
 WORDS_MAX = 200_000  # of longer texts the rest does not count
+REMEMBERED_WORDS_MAX = 50_000  # some 8 MB
+REMEMBERED_CHARS_MAX = 32
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio, odd: a multiplication permutes 64 bits
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of SplitMix64 (Steele, Lea, Flood 2014)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _LANES = np.uint64(0x0101010101010101)  # the lowest bit of each byte
+_BITS_OF_BYTE = np.arange(8, dtype=np.uint64)[:, None]
 _LANE_SUM_MAX = 255  # a byte holds no larger count
 
 
@@ -26,8 +29,7 @@ def simhash(text: str) -> int:
     words = text.lower().split()[:WORDS_MAX]
     if not words:
         return 0
-    digests = {word: xxhash.xxh3_64_intdigest(word.encode("utf-8", "surrogatepass")) for word in set(words)}
-    hashes = np.array([digests[word] for word in words], dtype=np.uint64)
+    hashes = np.frombuffer(b"".join(map(_digests.__getitem__, words)), dtype=">u8").astype(np.uint64)
     shingles = _shingles(hashes)
     bits = _bit_counts(shingles) * 2 > len(shingles)
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
@@ -41,6 +43,21 @@ def distance(a: int, b: int) -> int:
 def near(a: int, b: int, bits_max: int = 3) -> bool:
     """Whether two fingerprints are those of near duplicates (3 of 64 bits: Manku et al., section 2.2)."""
     return distance(a, b) <= bits_max
+
+
+class _Digests(dict[str, bytes]):
+    """xxh3_64 of words, big-endian. The words of one page are mostly those of the pages before it."""
+
+    def __missing__(self, word: str) -> bytes:
+        digest = xxhash.xxh3_64_digest(word.encode("utf-8", "surrogatepass"))
+        if len(word) <= REMEMBERED_CHARS_MAX:
+            if len(self) >= REMEMBERED_WORDS_MAX:
+                self.clear()
+            self[word] = digest
+        return digest
+
+
+_digests = _Digests()
 
 
 def _shingles(hashes: np.ndarray) -> np.ndarray:
@@ -60,8 +77,8 @@ def _bit_counts(hashes: np.ndarray) -> np.ndarray:
     """How many hashes have each bit set, least bit first. Eight counts are kept in the bytes of one word."""
     padded = np.zeros(-(-len(hashes) // _LANE_SUM_MAX) * _LANE_SUM_MAX, dtype="<u8")
     padded[: len(hashes)] = hashes
-    counts = np.empty((8, 8), dtype=np.int64)  # byte, bit of it
-    for bit in range(8):
-        sums = ((padded >> np.uint64(bit)) & _LANES).reshape(-1, _LANE_SUM_MAX).sum(axis=1, dtype=np.uint64)
-        counts[:, bit] = sums.astype("<u8").view(np.uint8).reshape(-1, 8).sum(axis=0, dtype=np.int64)
-    return counts.reshape(BITS)
+    sums = ((padded >> _BITS_OF_BYTE) & _LANES).reshape(8, -1, _LANE_SUM_MAX).sum(axis=2, dtype=np.uint64)
+    counts: np.ndarray = (
+        sums.astype("<u8").view(np.uint8).reshape(8, -1, 8).sum(axis=1, dtype=np.int64)
+    )  # bit of a byte, byte
+    return np.ravel(counts.T)
