@@ -1,8 +1,8 @@
 """The parse stage: from the bytes of one page to links, directives, title, language and text.
 
 Only HTML and XHTML have links; text/plain has text; everything else has neither and that is no error. The order of the
-steps: type (Content-Type, or the first bytes without one), bounds on hostile markup, encoding, lexbor's tree, one query
-for all elements that matter, links resolved against the page's base, text, fingerprint.
+steps: type (Content-Type, or the first bytes without one), bounds on hostile markup, encoding, lexbor's tree, one walk
+over all elements, links resolved against the page's base, text, fingerprint.
 
 The tree is built as in a browser that runs scripts: the content of `<noscript>` is then text, a picture in the head's
 noscript does not end the head, and a refresh in it, meant for others, is not taken. Its links and its robots directives
@@ -35,7 +35,7 @@ from streams.core.rules.markup_guard import safe_length
 from streams.core.rules.mime_sniff import HTML, TEXT, XHTML, page_type
 from streams.core.rules.soft404 import is_soft_404
 from streams.core.rules.urls import Resolver, normalize
-from streams.core.rules.visible_text import visible_text
+from streams.core.rules.visible_text import BLOCK_IDS, UNSEEN_IDS, tag_ids, visible_text
 
 BODY_CUT = "body_cut"
 TOO_MANY_LINKS = "too_many_links"
@@ -44,8 +44,10 @@ NOSCRIPTS_MAX = 1_000
 SVG_ANCESTORS_MAX = 64
 HEAD_LINKS_MAX = 2_000
 
-_QUERY = "a[href],area[href],iframe[src],frame[src],link[href],meta,base[href],title,noscript"
+_READ = "a area iframe frame link meta base title noscript svg"
+_LINKED_QUERY = "a[href],area[href]"
 _NOSCRIPT_QUERY = "a[href],area[href],iframe[src],meta[name]"
+_READ_IDS = tag_ids(_READ)
 _SOURCE_ATTRIBUTE = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
 _RESOURCE_QUERY = (
     "img,source,video,audio,track,embed,object,input[src],script[src],link[href],body[background],image,use"
@@ -131,7 +133,10 @@ def _finish(page: ParsedPage, reading: _Reading, tree: LexborHTMLParser, error: 
     """Put together what was read."""
     root = tree.body if tree.body is not None else tree.root
     limits = reading.limits
-    text = _bounded_utf8(visible_text(root, chars_max=limits.text_bytes_max), limits.text_bytes_max) if root else ""
+    text = ""
+    if root is not None:
+        text = visible_text(root, blocks=reading.blocks, unseen=reading.unseen, chars_max=limits.text_bytes_max)
+        text = _bounded_utf8(text, limits.text_bytes_max)
     html = tree.css_first("html")
     attributes = html.attributes if html is not None else {}
     canonical = reading.canonical()
@@ -186,6 +191,9 @@ class _Reading:
         self._task = task
         self._product_token = product_token
         self._now_ms = now_ms
+        self.blocks: list[LexborNode] = []
+        self.unseen: list[LexborNode] = []
+        self._linked: set[int] | None = None
         self._canonicals: dict[str, None] = {}
         self._settled: set[str] = set()  # hrefs of links that may be followed: a second one of them changes nothing
         self._resolve = Resolver(task.url, encoding).resolve
@@ -200,17 +208,21 @@ class _Reading:
 
     def read(self, tree: LexborHTMLParser) -> None:
         """Take from the tree all but text. The base comes first, wherever it stands: it holds for the whole page."""
-        has_svg = tree.css_first("svg") is not None
-        nodes = tree.css(_QUERY)
-        named = [(node.tag or "", node) for node in nodes]
-        self._set_base(node for name, node in named if name == "base" and not (has_svg and _in_svg(node)))
+        named = self._elements(tree)
+        names = {name for name, _ in named}
+        has_svg = "svg" in names
+        if "base" in names:
+            bases = (node for name, node in named if name == "base" and "href" in node.attributes)
+            self._set_base(node for node in bases if not (has_svg and _in_svg(node)))
         noscripts: list[LexborNode] = []
         has_title = False
         for name, node in named:
-            if name == "a":
-                self._link(node.attributes, "href", "svg-a" if has_svg and _in_svg(node) else "a")
-            elif name in _SOURCE_ATTRIBUTE:
-                self._link(node.attributes, _SOURCE_ATTRIBUTE[name], name)
+            if name == "a" or name == "area":
+                attributes = node.attributes
+                if "href" in attributes or ("xlink:href" in attributes and self._is_linked(node, tree)):
+                    self._link(attributes, "href", "svg-a" if has_svg and name == "a" and _in_svg(node) else name)
+            elif name == "iframe" or name == "frame":
+                self._link(node.attributes, "src", name)
             elif name == "link":
                 self._head_link(node)
             elif name == "meta":
@@ -224,6 +236,26 @@ class _Reading:
             self._noscript(node.text())
         if self.refresh is not None and self.refresh.url != self._task.url:
             self._keep(Link(url=self.refresh.url, kind="refresh"))  # last: an element's link to it says more
+
+    def _elements(self, tree: LexborHTMLParser) -> list[tuple[str, LexborNode]]:
+        """The elements that are read, with their names; those that text depends on go to `blocks` and `unseen`."""
+        named: list[tuple[str, LexborNode]] = []
+        read, add_block, unseen = _READ_IDS, self.blocks.append, UNSEEN_IDS
+        for node in tree.root.traverse() if tree.root is not None else ():
+            tag = node.tag_id
+            if tag in read:
+                named.append((read[tag], node))
+            if tag in BLOCK_IDS:
+                add_block(node)
+            if tag in unseen:
+                self.unseen.append(node)
+        return named
+
+    def _is_linked(self, node: LexborNode, tree: LexborHTMLParser) -> bool:
+        """Whether an element without `href` has an `xlink:href` that counts: in SVG and MathML, not in HTML."""
+        if self._linked is None:
+            self._linked = {other.mem_id for other in tree.css(_LINKED_QUERY)}
+        return node.mem_id in self._linked
 
     def read_resources(self, tree: LexborHTMLParser) -> None:
         """What the page loads, in document order. Nothing of it is crawled unless somebody asks."""
@@ -272,7 +304,9 @@ class _Reading:
             self._settled.add(href)
         url = self._resolve(href)
         if url is not None:
-            self._keep(Link(url=url, kind=kind, rel=rel, nofollow=is_nofollow))
+            known = self.links.get(url)
+            if known is None or (known.nofollow and not is_nofollow):
+                self._keep(Link(url, kind, rel, is_nofollow))
 
     def _keep(self, link: Link) -> None:
         known = self.links.get(link.url)
