@@ -12,6 +12,7 @@ import asyncio
 import functools
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import aiohttp
@@ -150,7 +151,7 @@ class Origin:
         self.url = _Where(host if address is None else address)
         self.server_hostname = None if address is None else host
         self.port = port
-        self.ssl = True
+        self.ssl: bool | ssl.SSLContext = True  # the connector puts its own in
         pooled = host if address is None else f"{host} {address}"
         self.connection_key = ConnectionKey(pooled, port, scheme == "https", True, None, None, None)
 
@@ -167,14 +168,14 @@ class Connector(aiohttp.TCPConnector):
         *,
         resolver: aiohttp.abc.AbstractResolver,
         allowed: tuple[Network, ...],
-        tls: ssl.SSLContext,
+        tls: Callable[[], ssl.SSLContext],
         idle_hosts_max: int,
         keepalive_s: float,
     ) -> None:
+        """`tls` is asked for its one context at the first https origin: to read the system's trust takes 20 ms."""
         super().__init__(
             resolver=resolver,
             use_dns_cache=False,  # the resolver caches, by the records' own TTL
-            ssl=tls,
             limit=0,  # whoever lends counts: waiting for a slot must not pass for a slow connect
             happy_eyeballs_delay=None,  # RFC 8305 would open two connections to a slow host; one after the other is one
             keepalive_timeout=keepalive_s,
@@ -182,10 +183,13 @@ class Connector(aiohttp.TCPConnector):
         )
         self._factory = cast("functools.partial[ResponseHandler]", functools.partial(HttpConnection, self._loop))
         self._idle_hosts_max = idle_hosts_max
+        self._tls = functools.cache(tls)
 
     async def lend(self, origin: Origin, *, within_s: float) -> tuple[Connection, HttpConnection]:
         """An idle connection to `origin`, or a new one. Raises what aiohttp raises, TimeoutError after `within_s`."""
         timeout = _timeout(within_s)
+        if origin.is_ssl():
+            origin.ssl = self._tls()
         lent = await self.connect(cast(ClientRequest, origin), [], timeout)
         return lent, cast(HttpConnection, lent.protocol)
 

@@ -69,7 +69,7 @@ class HttpWeb:
         self._connector = Connector(
             resolver=resolver,
             allowed=allowed,
-            tls=tls if tls is not None else _tls_context(verify_tls),
+            tls=lambda: tls if tls is not None else _tls_context(verify_tls),
             idle_hosts_max=idle_hosts_max,
             keepalive_s=keepalive_ms / 1000,
         )
