@@ -370,7 +370,7 @@ def _spawn(command: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[byte
                 command,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {"PYTHONPATH": _python_path()},
+                env=os.environ | {"PYTHONPATH": _python_path(), "OPENBLAS_NUM_THREADS": "1"},  # numpy's, never used
                 process_group=0,  # a terminal's Ctrl-C is for the crawl, which drains with parsers
             )
         except OSError:
