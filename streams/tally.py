@@ -41,6 +41,7 @@ class Tally:
         self._recent: deque[RecentPage] = deque(maxlen=8)
         self._marks: deque[tuple[int, int, int]] = deque()  # (ms, pages, wire bytes)
         self._warnings: dict[str, None] = {}
+        self._waits = False
         self._not_met = set(islice(seed_hosts, _SEED_HOSTS_MAX))
 
     def warn(self, sentence: str) -> None:
@@ -91,7 +92,8 @@ class Tally:
         slowest, backing_off, patterns = _look_at_hosts(owner, now_ms)
         outcomes = self._outcomes
         busy = in_flight or store_backlog or parse_backlog or state is not State.RUNNING
-        waits_for, waits_until_ms = ("", None) if busy else _all_wait(owner, now_ms)
+        waits_for, waits_until_ms = ("", None) if busy else _all_wait(owner, now_ms, told=self._waits)
+        self._waits = bool(waits_for)
         stored = outcomes.get(Outcome.FETCHED.value, 0)
         return Progress(
             state=state,
@@ -156,9 +158,12 @@ class Tally:
         return tuple(left[:10]), len(left)
 
 
-def _all_wait(owner: Owner, now_ms: int) -> tuple[str, int | None]:
-    """(the hosts that are waited for and why, until when); ("", None) while any may be asked soon."""
-    if owner.frontier.schedule.next_ms() < now_ms + _WAIT_TOLD_MS_MIN:
+def _all_wait(owner: Owner, now_ms: int, *, told: bool) -> tuple[str, int | None]:
+    """(the hosts that are waited for and why, until when); ("", None) while any may be asked soon.
+
+    A wait that was `told` is one to its end.
+    """
+    if owner.frontier.schedule.next_ms() < now_ms + (1 if told else _WAIT_TOLD_MS_MIN):
         return "", None
     number, why, until_ms = 0, "", NEVER_MS
     for slot in islice(owner.hosts.in_memory(), _HOSTS_LOOKED_AT_MAX):

@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
         finally:
             reader.close()
     view = view_of(shell, out, as_json=arguments.json, quiet=arguments.quiet)
-    summary = run_engine(engine, view)
+    summary = run_engine(engine, view, shell.hang_up)
     show_summary(summary, shell, view)
     return summary.exit_code
 

@@ -43,8 +43,11 @@ class View(Protocol):
         ...
 
 
-def run_engine(engine: Engine, view: View) -> Summary:
-    """Run until the engine ends; `CrawlError` when the system fails it. A third interrupt is Python's own."""
+def run_engine(engine: Engine, view: View, on_hang_up: Callable[[], None] = lambda: None) -> Summary:
+    """Run until the engine ends; `CrawlError` when the system fails it. A third interrupt is Python's own.
+
+    `on_hang_up`: the terminal is gone.
+    """
     import uvloop
 
     # What is loaded by now stays, and rows and records are no business of the collector (`schemas.records`): its passes
@@ -52,7 +55,7 @@ def run_engine(engine: Engine, view: View) -> Summary:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    view = _UntilHangUp(view)
+    view = _UntilHangUp(view, on_hang_up)
     view.start()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -71,9 +74,14 @@ def run_engine(engine: Engine, view: View) -> Summary:
 class _UntilHangUp:
     """A view whose terminal may go away: from then on writing to it fails, and must not end the run."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, view: View, on_hang_up: Callable[[], None]) -> None:
+        self._view, self._on_hang_up = view, on_hang_up
         self.hung_up = False
+
+    def hang_up(self) -> None:
+        if not self.hung_up:
+            self.hung_up = True
+            self._on_hang_up()
 
     def start(self) -> None:
         self._view.start()
@@ -124,7 +132,7 @@ class _Interrupts:
         self._seen = 0
 
     def hang_up(self) -> None:
-        self._view.hung_up = True
+        self._view.hang_up()
         self._engine.drain()
 
     def one(self) -> None:

@@ -5,6 +5,7 @@ Tests hand in their own; nothing below `streams.cli` reads `sys` or `os.environ`
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import sys
@@ -53,6 +54,7 @@ class Shell:
         self._stdin = stdin
         self.environ = os.environ if environ is None else environ
         self.now_ms = now_ms
+        self._on_terminal = self.out.isatty(), self.err.isatty()  # asked in time: one that is gone says no
         self._backend = backend
 
     @property
@@ -78,6 +80,12 @@ class Shell:
     def print(self, line: str = "") -> None:
         """A line of the result."""
         print(line, file=self.out)
+
+    def hang_up(self) -> None:
+        """The terminal is gone: what would go there goes nowhere. A pipe or a file still gets all."""
+        nowhere = io.StringIO()
+        self.out = nowhere if self._on_terminal[0] else self.out
+        self.err = nowhere if self._on_terminal[1] else self.err
 
     def live(self) -> bool:
         """Whether a picture that redraws itself may be shown: a terminal that can move its cursor."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import signal
@@ -16,7 +18,7 @@ from infra.settings import Scope
 from schemas.records import Kind, Source
 from streams.cli import main
 from streams.cli.report import ending, waiting
-from streams.cli.shell import command
+from streams.cli.shell import Shell, command
 from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.progress import Counts, EndReason, HostSpeed, HostWaiting, Progress, RecentPage, Summary
 from tests.support.fake_engine import Captured, FakeBackend, FakeEngine, FakeReader
@@ -337,6 +339,31 @@ def test_a_hang_up_drains_and_shows_nothing_more() -> None:
     assert engine.told[:2] == ["drain", "drain"]
     assert engine.told[-1] == "stop"
     assert "finishing" not in shell.said
+
+
+def test_a_terminal_that_is_gone_costs_no_exit_code() -> None:
+    """Protects the end of a drained crawl: its report has nowhere to go, and that is no failure."""
+
+    gone: list[int] = []
+
+    class Gone(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            if gone:
+                raise OSError(errno.EIO, "Input/output error")
+            return super().write(text)
+
+    def hang_up(look: int) -> None:
+        if look == 2:
+            gone.append(look)
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    engine = FakeEngine([Progress()] * 4, on_look=hang_up)
+    shell = Shell(out=Gone(), err=Gone(), environ={}, backend=FakeBackend(engine))
+    assert main(["crawl", "https://a.example", "--contact", "x@a.example"], shell) == 0
+    assert engine.told == ["drain"]
 
 
 def test_a_hang_up_that_is_ignored_stays_so() -> None:

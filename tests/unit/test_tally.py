@@ -39,7 +39,9 @@ def test_a_mistyped_host_is_told_at_once_and_what_is_waited_for() -> None:
         assert progress.waits_until_ms >= world.now_ms + 30_000
         assert len(progress.warnings) == 1
         assert progress.warnings[0].startswith("no such name: nosuch.invalid (dns_nxdomain)")
-        world.now_ms = progress.waits_until_ms
+        world.now_ms = progress.waits_until_ms - 1
+        assert looked_at(world, tally).waits_for == progress.waits_for, "a wait is told to its end"
+        world.now_ms += 1
 
 
 def test_a_host_that_nobody_typed_is_not_told_as_mistyped() -> None:
