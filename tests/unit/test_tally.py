@@ -53,3 +53,15 @@ def test_a_host_that_nobody_typed_is_not_told_as_mistyped() -> None:
     result = msgspec.structs.replace(answer_robots(lease, world.now_ms, status=503), status=0, error="dns_nxdomain")
     tally.turn(world.turn(result, leases_max=0), [Fetched(result, None)], 0)
     assert looked_at(world, tally).warnings == ()
+
+
+def test_a_host_that_was_met_is_not_told_as_mistyped_later() -> None:
+    """Protects a crawl through an hour without names: a host that answered once is spelled right."""
+    world = World(CrawlPolicy())
+    tally = Tally(world.now_ms, None, ["http://a.test"])
+    world.seed("http://a.test/")
+    (lease,) = world.turn().leases
+    good = answer_robots(lease, world.now_ms)
+    bad = msgspec.structs.replace(good, status=0, error="dns_nxdomain")
+    tally.turn(world.turn(good, leases_max=0), [Fetched(good, None), Fetched(bad, None)], 0)
+    assert looked_at(world, tally).warnings == ()
