@@ -196,7 +196,8 @@ class _Reading:
         self._linked: set[int] | None = None
         self._canonicals: dict[str, None] = {}
         self._settled: set[str] = set()  # hrefs of links that may be followed: a second one of them changes nothing
-        self._resolve = Resolver(task.url, encoding).resolve
+        self._resolver = Resolver(task.url, encoding)
+        self._resolve = self._resolver.resolve
 
     @property
     def has_contradicting_canonicals(self) -> bool:
@@ -219,6 +220,8 @@ class _Reading:
         for name, node in named:
             if name == "a" or name == "area":
                 attributes = node.attributes
+                if attributes.get("href") in self._settled:
+                    continue
                 if "href" in attributes or ("xlink:href" in attributes and self._is_linked(node, tree)):
                     self._link(attributes, "href", "svg-a" if has_svg and name == "a" and _in_svg(node) else name)
             elif name == "iframe" or name == "frame":
@@ -286,7 +289,8 @@ class _Reading:
         base = normalize(first.attributes.get("href") or "", self._task.url, self.encoding)
         if base is not None:
             self.base_url = base
-            self._resolve = Resolver(base, self.encoding).resolve
+            self._resolver = Resolver(base, self.encoding)
+        self._resolve = self._resolver.resolve
 
     def _link(self, attributes: dict[str, str | None], source: str, kind: str) -> None:
         # In SVG the selector's `href` also finds xlink:href, which counts where href is missing (SVG 2, 16.2).
@@ -302,7 +306,7 @@ class _Reading:
         is_nofollow = "nofollow" in rel
         if not is_nofollow:
             self._settled.add(href)
-        url = self._resolve(href)
+        url = self._resolver.known.get(href) or self._resolve(href)
         if url is not None:
             known = self.links.get(url)
             if known is None or (known.nofollow and not is_nofollow):

@@ -97,6 +97,8 @@ def safe_length(body: bytes, *, attributes_per_tag_max: int) -> tuple[int, str]:
 
 def _is_plain(body: bytes, tags: int) -> bool:
     """Whether counts alone show that no tag, no nesting and no formatting can cost much."""
+    if tags * tags // 2 <= REOPENED_MAX:
+        return _has_short_tags(body)  # so few that all the products below hold
     starts = tags - body.count(b"</")
     if starts > DEPTH_MAX or starts * tags > STACK_STEPS_MAX:
         # What holds nothing but text and is closed right after it adds one level at a time.

@@ -65,9 +65,12 @@ class _Siblings:
 
 
 class Resolver:
-    """Resolves the links of one page. Remembers each href, so that repeated links cost one look-up."""
+    """Resolves the links of one page. Remembers each href, so that repeated links cost one look-up.
 
-    __slots__ = ("_base", "_base_bytes", "_codec", "_seen", "_shared")
+    `known`: what hrefs without fragment came to on this page and its siblings; to be read only.
+    """
+
+    __slots__ = ("_base", "_base_bytes", "_codec", "_seen", "known")
 
     def __init__(self, base: str | None = None, document_encoding: str = "utf-8") -> None:
         self._base = None if base is None else _to_utf8(base)
@@ -76,7 +79,7 @@ class Resolver:
         self._base_bytes = 0 if self._base is None else len(self._base)
         self._codec = query_codec(document_encoding)
         self._seen: dict[str, str | None] = {}
-        self._shared = _siblings.of(base or "", self._codec)
+        self.known = _siblings.of(base or "", self._codec)
 
     def resolve(self, href: str) -> str | None:
         """The normal form of `href`; None when it is no http or https URL, is malformed, or is too long."""
@@ -89,11 +92,11 @@ class Resolver:
             return self._seen[href]
         except KeyError:
             pass
-        url = self._shared.get(href)
+        url = self.known.get(href)
         if url is None:
             url = self._resolve_new(href)
             if url is not None:
-                _siblings.keep(self._shared, href, url)
+                _siblings.keep(self.known, href, url)
         self._seen[href] = url
         return url
 
