@@ -48,12 +48,13 @@ _RAW_END = {
 _PROVEN_END = re.compile(rb"=\"[^\"'<>=]*+\">")
 """Ends the tag that it stands in, or begins in, by 13.2.5.32 to 13.2.5.39, in whatever state: only a value in single
 quotes could hold it."""
-_AT_ONCE = rb"(?:[ \n]++[a-z-]++=(?:\"[^\"<>]*+\"|[a-z0-9_-]++(?=[ \n>])))*+>[^<]*+</"
-_CLOSED_AT_ONCE = re.compile(rb"<([a-z][a-z0-9]*+)" + _AT_ONCE + rb"\1>", re.IGNORECASE)
+_PLAIN_ATTRIBUTES = rb"(?:[ \n]++[a-z-]++=(?:\"[^\"<>]*+\"|[a-z0-9_-]++(?=[ \n>])))*+"
+_CLOSED_AT_ONCE = re.compile(rb"<([a-z][a-z0-9]*+)" + _PLAIN_ATTRIBUTES + rb">[^<]*+</\1>", re.IGNORECASE)
+_PHRASE = rb"(?:[^<]++|</?(?:a|span|br)" + _PLAIN_ATTRIBUTES + rb">)*+"  # inside, one element waits at most
 _NAMES = rb"(b|big|code|em|font|i|s|small|strike|strong|tt|u)"
 _FORMATTING_LEFT_OPEN = re.compile(  # the look ahead keeps most tags from being compared without regard to case
     rb"<(?=[bceifstuBCEIFSTU][a-zA-Z]{0,5}[\t\n\f\r /])"
-    rb"(?i:" + _NAMES + rb"(?=[\t\n\f\r /])(?!" + _AT_ONCE + rb"\1>))"
+    rb"(?i:" + _NAMES + rb"(?=[\t\n\f\r /])(?!" + _PLAIN_ATTRIBUTES + rb">" + _PHRASE + rb"</\1>))"
 )
 _BARE_FORMATTING = re.compile(rb"<" + _NAMES + rb">", re.IGNORECASE)
 _VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr basefont bgsound".split())
