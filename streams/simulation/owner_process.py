@@ -6,6 +6,7 @@ earlier one and comes late finds its number changed and does nothing.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 
 from schemas.records import DiscoveredUrl, FetchResult, HostPolicy, ParsedPage, Source
@@ -56,7 +57,7 @@ class Setting:
         ]
 
 
-class OwnerProcess:
+class OwnerProcess(abc.ABC):
     """One life of the process that owns the partition."""
 
     def __init__(self, setting: Setting, store: Store, epoch: int) -> None:
@@ -85,21 +86,21 @@ class OwnerProcess:
 
     # --- what a runner gives ---------------------------------------------------------------------------------------
 
+    @abc.abstractmethod
     def pending(self) -> bool:
         """Whether there is input to be decided."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def take(self) -> list[Event]:
         """The input of one group, in order."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def commit(self, turn: Turn, events: Sequence[Event], decided_ms: int) -> None:
         """Make the turn durable and release it, in steps; ends with `released`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def room(self) -> int:
         """How many leases may be granted."""
-        raise NotImplementedError
 
     # --- waking and deciding ---------------------------------------------------------------------------------------
 
