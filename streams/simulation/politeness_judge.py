@@ -163,7 +163,8 @@ class PolitenessJudge:
         lease = asked.lease
         if reply is not None:
             self._answers[lease.url] = (reply, asked.served_ms)
-        for key in sorted({lease.robots_for or lease.host_key} | self._sent.pop(lease.url, set())):
+        waiting = set() if reply is None else self._sent.pop(lease.url, set())  # who waits goes on waiting
+        for key in sorted({lease.robots_for or lease.host_key} | waiting):
             self._robots_for(key, reply, asked.served_ms, decided_ms)
 
     def _robots_for(self, key: str, reply: Reply | None, served_ms: int, decided_ms: int) -> None:
