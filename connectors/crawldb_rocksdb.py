@@ -221,11 +221,6 @@ class CrawlDb:
         except Exception as error:  # rocksdict has no narrower class
             raise _unreadable(error) from error
 
-    def disk_bytes(self) -> int:
-        with contextlib.suppress(OSError):
-            return sum(entry.stat().st_size for entry in os.scandir(self._db.path()))
-        return 0
-
     def close(self) -> None:
         """The lock is free when this returns: every handle that keeps the database open is let go first.
 

@@ -28,9 +28,10 @@ import msgspec
 from connectors.control_folder import ControlFolder
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import StoreFailed
+from connectors.parser_frames import failed_page
 from connectors.ports import Fetched, ParseOutput, Parser, Web
 from connectors.segments_local import LocalSegments
-from schemas.records import BodyRef, DiscoveredUrl, FetchLease, FetchLogRow, HostPolicy, ParsedPage, ParseTask
+from schemas.records import BodyRef, DiscoveredUrl, FetchLease, FetchLogRow, HostPolicy, ParseTask
 from streams.core import policy as bounds
 from streams.core.failures import EXIT_FAILED, EXIT_INTERRUPTED, CrawlError
 from streams.core.hosts import NEVER_MS, PRIVATE_ADDRESS, decode_host
@@ -367,8 +368,8 @@ class Engine:
         try:
             if body is None:
                 body = await asyncio.get_running_loop().run_in_executor(None, self._read, task.content)
-            if body is None:
-                output = _unreadable(task)
+            if body is None:  # the page keeps its record, and loses links and text
+                output = ParseOutput(failed_page(task, "body_unreadable"))
             else:
                 output = await self._parser.parse(task, body, generation=self._owner.memo.generation)
             output = msgspec.structs.replace(output, kept=task.kept)
@@ -457,20 +458,3 @@ class Engine:
         took_s = loop.time() - began_s
         if took_s * 1_000 > bounds.CLOSING_MS_EXPECTED:
             self.tally.warn(f"closing the {what} took {took_s:.0f} s")
-
-
-def _unreadable(task: ParseTask) -> ParseOutput:
-    """The stored body cannot be read back: the page keeps its record, and loses links and text."""
-    return ParseOutput(
-        ParsedPage(
-            url_id=task.url_id,
-            host_key=task.host_key,
-            url=task.url,
-            url_version=task.url_version,
-            kind=task.kind,
-            depth=task.depth,
-            fetched_ms=task.fetched_ms,
-            extractor_version=task.extractor_version,
-            error="body_unreadable",
-        )
-    )

@@ -49,7 +49,7 @@ class Admission:
             if self._tells_nothing_new(found):
                 counts.known += 1
                 continue
-            reason = self._refusal(found)
+            reason = self.refusal(found)
             if reason is not None:
                 bump(counts.refused, reason)
                 continue
@@ -76,9 +76,6 @@ class Admission:
 
     def refusal(self, found: DiscoveredUrl) -> str | None:
         """Why a URL would not be admitted whatever is known, for `explain`; None when nothing stands against it."""
-        return self._refusal(found)
-
-    def _refusal(self, found: DiscoveredUrl) -> str | None:
         if found.redirect_hops > bounds.REDIRECT_HOPS_MAX:
             return "too_many_redirects"
         if found.source is Source.SEED:

@@ -205,9 +205,3 @@ class CrawlPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     traps: TrapLimits = TrapLimits()
     extractor_version: int = EXTRACTOR_VERSION
     lost_leases_max: int = 20  # a URL whose leases never came back this often is given up (a process killer?)
-
-
-class Room(msgspec.Struct, frozen=True):
-    """How many leases the runner can carry now: the least of its free fetchers, store backlog and parse backlog."""
-
-    leases: int

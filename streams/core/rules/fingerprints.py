@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-BITS = 64
 SHINGLE_WORDS = 4
 WORDS_MAX = 200_000  # of longer texts the rest does not count
 REMEMBERED_WORDS_MAX = 50_000  # some 8 MB
