@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rocksdict import AccessType, BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import (
+    AccessType,
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteOptions,
+)
 
 from connectors.crawldb_mark import CommitMark
 from connectors.files import StoreFailed
@@ -31,6 +41,7 @@ _OWNER_FAMILIES = {
     Family.POLICY: "policy",
     Family.GROUP: "group",
     Family.OWNER: "owner",
+    Family.SEEN: "seen",
 }
 _META, _CONTENT, _LOG = "meta", "content", "log"
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
@@ -90,8 +101,14 @@ class CrawlDb:
     # --- what the owner reads (streams.core.turn.Reads) ------------------------------------------------------------
 
     def rows(self, keys: list[bytes]) -> list[bytes | None]:
+        return self._several(Family.URL, keys)
+
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        return self._several(Family.SEEN, keys)
+
+    def _several(self, family: Family, keys: list[bytes]) -> list[bytes | None]:
         try:
-            found: list[bytes | None] = self._by_family[Family.URL].get(keys)
+            found: list[bytes | None] = self._by_family[family].get(keys)
         except Exception as error:  # rocksdict has no narrower class
             raise _unreadable(error) from error
         return found
@@ -312,9 +329,15 @@ def _family_options(name: str, cache: Cache) -> Options:
     table.set_block_cache(cache)
     table.set_block_size(16 << 10)
     table.set_cache_index_and_filter_blocks(True)
-    if name in ("url", "content"):
-        # Most new links are absent: the filter answers "absent" without reading a block, and never anything else.
+    if name in ("seen", "content"):
+        # Most of what is new is absent: the filter answers "absent" without reading a block, and never anything else.
+        # In parts, as the index is: a whole filter is larger than a shard of the cache and would be read each time.
         table.set_bloom_filter(10, False)
+        table.set_index_type(BlockBasedIndexType.two_level_index_search())
+        table.set_partition_filters(True)
+        table.set_pin_top_level_index_and_filter(True)
+    if name == "seen":
+        table.set_block_size(8 << 10)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(32 << 20)
     options.set_compression_type(DBCompressionType.lz4())
