@@ -11,7 +11,7 @@ depth limit must not depend on the order of discovery; one that a sitemap calls 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -46,6 +46,7 @@ class Admission:
         self._reads = reads
         self._policy = policy
         self._memo = memo
+        self.on_partial: Callable[[HostSlot], None] = lambda slot: None  # links ask about a host that is not loaded
 
     def admit(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> None:
         """Admit URLs of the slot's host, in order. A URL twice in the batch is admitted once."""
@@ -77,7 +78,10 @@ class Admission:
                 self._meet_again(turn, slot, key, row, found)
 
     def unseen(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> list[Unseen]:
-        """The seen test: what is new or may bring news, in order. All others are counted as known."""
+        """The seen test: what is new or may bring news, in order. All others are counted as known.
+
+        Of a host that the owner's index has only in part, what is not found there may have a row nevertheless.
+        """
         prefix, knows = slot.host_id, self._memo.knows
         asked = [
             (prefix + url_id(found.url), found)
@@ -86,14 +90,16 @@ class Admission:
         ]
         keys = sorted([key for key, _ in asked])
         values = dict(zip(keys, self._reads.seen(keys), strict=True)) if keys else {}
-        rows = turn.rows
+        rows, partial = turn.rows, slot.loaded_to is not None
         left: list[Unseen] = []
         for key, found in asked:
             value = values[key]
             if value is None:
-                left.append((key, found, key in rows))
+                left.append((key, found, partial or key in rows))
             elif brings_news(value, found):
                 left.append((key, found, True))
+        if partial and left:
+            self.on_partial(slot)
         turn.counts.known += len(batch) - len(left)
         return left
 

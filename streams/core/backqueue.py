@@ -45,6 +45,13 @@ class BackQueue:
         insort(window, tail)
         self._cut(queue)
 
+    def load(self, tail: bytes) -> None:
+        """An entry that may have been missing until this turn: it takes its place unless it stands there already."""
+        window = self._windows[tail[0]]
+        at = bisect_left(window, tail)
+        if at == len(window) or window[at] != tail:
+            self.push(tail)
+
     def remove(self, tail: bytes) -> None:
         window = self._windows[tail[0]]
         at = bisect_left(window, tail)
