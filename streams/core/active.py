@@ -7,7 +7,7 @@ from itertools import islice
 
 from schemas.records import Kind
 from streams.core import policy as bounds
-from streams.core.hosts import HostState, allow_for_skew, counted, decode_host
+from streams.core.hosts import HostState, allow_for_skew, decode_host
 from streams.core.rules.urls import host_id
 from streams.core.turn import Family, HostSlot, Reads
 
@@ -48,7 +48,6 @@ class Hosts:
         else:
             slot = HostSlot(host_id_, decode_host(raw), new=False)
             allow_for_skew(slot.state, self._epoch, self._clock_skew_ms)
-            slot.counted = counted(slot.state)
             for lease in slot.state.in_flight.values():
                 if lease.kind is not Kind.ROBOTS:
                     slot.rows[lease.url_id] = None

@@ -16,7 +16,7 @@ import msgspec
 
 from schemas.records import DiscoveredUrl, Kind, Source
 from streams.core import policy as bounds
-from streams.core.hosts import count_queued, count_status
+from streams.core.hosts import count_status
 from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import QueueClass, Status, UrlRow, decode_row, due_ms_of, place, rank
@@ -127,6 +127,7 @@ class Admission:
         )
         enqueue(turn, slot, key, row, QueueClass.NEW, 0)
         slot.state.known += 1
+        turn.known += 1
         count_status(slot.state, None, row.status)
         turn.counts.admitted += 1
 
@@ -232,17 +233,18 @@ def redirect_target(row: UrlRow, url_id_: bytes, target: str, now_ms: int) -> Di
 def enqueue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueClass, due_ms: int) -> None:
     """Put a row that is in no queue into one, in the window and durably."""
     assert not row.place
+    state = slot.state
     row.place = place(queue, due_ms, rank(row.priority, row.depth))
     tail = row.place + key[-16:]
     slot.queue.push(tail)
     if queue is QueueClass.REVISIT:
-        state = slot.state
         due_ms = due_ms_of(tail)
         if due_ms < state.revisit_ms or not state.queued[queue]:
             state.revisit_ms = due_ms
     turn.writes.append((Family.QUEUE, slot.host_id + tail, b""))
-    turn.put_row(key, row)
-    count_queued(slot.state, queue, 1)
+    turn.rows[key] = turn.dirty_rows[key] = row
+    state.queued[queue] += 1
+    turn.queued[queue] += 1
     turn.touch(slot)
 
 
@@ -253,7 +255,10 @@ def dequeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
     tail = row.place + key[-16:]
     slot.queue.remove(tail)
     turn.writes.append((Family.QUEUE, slot.host_id + tail, None))
-    count_queued(slot.state, row.place[0], -1)
+    queue, queued = tail[0], slot.state.queued
+    queued[queue] -= 1
+    turn.queued[queue] -= 1
+    assert queued[queue] >= 0, (slot.state.host_key, queue)
     row.place = b""
 
 

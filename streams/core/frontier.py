@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schemas.records import FetchLease, Kind
+from schemas.records import FetchLease, Kind, RobotsDecision
 from streams.core import policy as bounds
 from streams.core.active import Hosts
 from streams.core.ahead import ReadAhead
@@ -22,6 +22,7 @@ from streams.core.hosts import (
     NEVER_MS,
     HostState,
     InFlight,
+    all_out,
     count_status,
     open_ms,
     take_token,
@@ -45,6 +46,7 @@ from streams.core.sharing import Sharing
 from streams.core.turn import Family, HostSlot, Reads, Turn
 
 _QUEUES = tuple(int(queue) for queue in QueueClass)
+_NEW, _RETRY, _REVISIT = _QUEUES  # numbers: a member of an enum is looked up at each use
 
 
 class Frontier:
@@ -100,6 +102,10 @@ class Frontier:
                 and self._grant_one(turn, slot)
             ):
                 granted += 1
+                if all_out(slot.state, self._policy):  # as after most grants: it comes back with a result
+                    slot.state.ready_ms = NEVER_MS
+                    turn.changed.pop(host_id_, None)
+                    continue
             self.reschedule(slot, turn.now_ms)
             turn.changed.pop(host_id_, None)
         turn.counts.granted += granted
@@ -145,7 +151,11 @@ class Frontier:
         if not self._policy.politeness.respect_robots:
             return "allow_all"
         robots = slot.state.robots
-        return "ask" if robots is None else usable(robots, now_ms)
+        if robots is None:
+            return "ask"
+        if robots.copy is RobotsDecision.ALLOW_ALL and now_ms < robots.expires_ms:
+            return "allow_all"
+        return usable(robots, now_ms)
 
     def _best(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
         """(due instant, rank) of the entry that would be granted first; 0 is due now."""
@@ -155,12 +165,12 @@ class Frontier:
         closed_until_ms = self.budget.closed_until_ms
         best_due, best_rank = NEVER_MS, 0xFFFF
         for queue in _QUEUES:
-            if not queued[queue] or (queue == QueueClass.REVISIT and best_due < state.revisit_ms > now_ms):
+            if not queued[queue] or (queue == _REVISIT and best_due < state.revisit_ms > now_ms):
                 continue
             tail = head(queue, reads, host_id_, rows)
             if tail is not None:
                 due_ms = due_ms_of(tail) if queue else 0
-                if queue == QueueClass.REVISIT:
+                if queue == _REVISIT:
                     state.revisit_ms = due_ms
                 if closed_until_ms[queue] > due_ms:
                     due_ms = closed_until_ms[queue]
@@ -179,15 +189,15 @@ class Frontier:
 
     def _choose(self, slot: HostSlot, now_ms: int) -> bytes | None:
         """The entry to be granted now: retries first, then new and due known URLs by their shares."""
-        queued, closed_until_ms = slot.state.queued, self.budget.closed_until_ms
-        if queued[QueueClass.RETRY] and closed_until_ms[QueueClass.RETRY] <= now_ms:
-            retry = self._head(slot, QueueClass.RETRY)
+        state, closed_until_ms = slot.state, self.budget.closed_until_ms
+        if state.queued[_RETRY] and closed_until_ms[_RETRY] <= now_ms:
+            retry = self._head(slot, _RETRY)
             if retry is not None and due_ms_of(retry) <= now_ms:
                 return retry
-        new = self._head(slot, QueueClass.NEW) if closed_until_ms[QueueClass.NEW] <= now_ms else None
+        new = self._head(slot, _NEW) if closed_until_ms[_NEW] <= now_ms else None
         known = None
-        if slot.state.revisit_ms <= now_ms and closed_until_ms[QueueClass.REVISIT] <= now_ms:
-            known = self._head(slot, QueueClass.REVISIT)
+        if state.revisit_ms <= now_ms and closed_until_ms[_REVISIT] <= now_ms:
+            known = self._head(slot, _REVISIT)
         if known is None or due_ms_of(known) > now_ms:
             return new
         if new is None:
