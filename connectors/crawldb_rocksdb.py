@@ -52,6 +52,8 @@ _RESTATED = "rocksdict-config.json"  # what rocksdict writes at each opening
 _BLOCK_CACHE_BYTES = 32 << 20
 _MEMTABLES_BYTES = 32 << 20  # all column families together
 _WAL_BYTES_MAX = 256 << 20
+_BLOCK_BYTES = 8 << 10
+_INDEX_PART_BYTES = 4 << 10
 
 _decode_content = msgspec.msgpack.Decoder(StoredContent).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -97,8 +99,8 @@ class CrawlDb:
         self._families: dict[str, Any] = {name: self._db.get_column_family(name) for name in there}
         self._handles: dict[str, Any] = {name: self._db.get_column_family_handle(name) for name in there}
         # Lists by the family's number: a dict would hash an enum's member, which is a call of Python.
-        self._by_family = [self._families.get(_OWNER_FAMILIES[family]) for family in Family]
-        self._handle_of = [self._handles.get(_OWNER_FAMILIES[family]) for family in Family]
+        self._by_family: list[Any] = [self._families.get(_OWNER_FAMILIES[family]) for family in Family]
+        self._handle_of: list[Any] = [self._handles.get(_OWNER_FAMILIES[family]) for family in Family]
         self._synced = WriteOptions()
         self._synced.sync = True
 
@@ -347,23 +349,27 @@ def _database_options(*, create: bool) -> Options:
 
 
 def _family_options(name: str, cache: Cache) -> Options:
+    """See infra/decisions/0076: what a look at a cold URL costs is decided here."""
     options = Options(raw_mode=True)
     table = BlockBasedOptions()
     table.set_block_cache(cache)
-    table.set_block_size(16 << 10)
-    table.set_cache_index_and_filter_blocks(True)
-    if name in ("seen", "content"):
-        # Most of what is new is absent: the filter answers "absent" without reading a block, and never anything else.
-        # In parts, as the index is: a whole filter is larger than a shard of the cache and would be read each time.
+    table.set_block_size(_BLOCK_BYTES)
+    table.set_format_version(5)
+    if name in ("url", "seen", "content", "host"):
+        # Most look-ups are for what is absent, or lies in one of several levels: the filter answers "absent" without
+        # reading a block, and never anything else.
         table.set_bloom_filter(10, False)
+    if name in ("url", "seen", "content"):
+        # Filters and indexes in pieces of a block each, so that memory does not follow the number of URLs; whole ones
+        # (a megabyte each) would push one another out of the cache with every look.
+        table.set_cache_index_and_filter_blocks(True)
         table.set_index_type(BlockBasedIndexType.two_level_index_search())
         table.set_partition_filters(True)
+        table.set_metadata_block_size(_INDEX_PART_BYTES)
+        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         table.set_pin_top_level_index_and_filter(True)
-    if name == "seen":
-        table.set_block_size(8 << 10)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(32 << 20)
     options.set_compression_type(DBCompressionType.lz4())
-    options.set_bottommost_compression_type(DBCompressionType.zstd())
     options.set_level_compaction_dynamic_level_bytes(True)
     return options

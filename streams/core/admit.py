@@ -17,10 +17,10 @@ import msgspec
 
 from schemas.records import DiscoveredUrl, Kind, Source
 from streams.core import policy as bounds
-from streams.core.hosts import count_queued, count_status
+from streams.core.hosts import count_status
 from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy
-from streams.core.rows import QueueClass, Status, UrlRow, decode_row, place, rank
+from streams.core.rows import QueueClass, Status, UrlRow, decode_row, due_ms_of, place, rank
 from streams.core.rules.scope import Scope
 from streams.core.rules.traps import TemplateCounts, template, url_trap
 from streams.core.rules.urls import host_key, url_id
@@ -47,6 +47,9 @@ class Admission:
         self._policy = policy
         self._memo = memo
         self.on_partial: Callable[[HostSlot], None] = lambda slot: None  # links ask about a host that is not loaded
+        limits = policy.traps
+        least = min(limits.template_urls_max, limits.endless_template_urls_max)
+        self._templates_from = bounds.TEMPLATES_FROM_URLS if least >= 4 * bounds.TEMPLATES_FROM_URLS else 0
 
     def admit(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> None:
         """Admit URLs of the slot's host, in order. A URL twice in the batch is admitted once."""
@@ -154,11 +157,17 @@ class Admission:
         enqueue(turn, slot, key, row, QueueClass.NEW, 0)
         turn.put_seen(key, row)
         slot.state.known += 1
+        turn.known += 1
         count_status(slot.state, None, row.status)
         turn.counts.admitted += 1
 
     def _growing_trap(self, turn: Turn, slot: HostSlot, url: str, url_id_: bytes) -> bool:
-        """Count the URL's template. The counts are written once in a while: too low a count errs for the site."""
+        """Count the URL's template. The counts are written once in a while: too low a count errs for the site.
+
+        Most hosts are small and never come near a limit: theirs are not counted at all.
+        """
+        if slot.state.known < self._templates_from:
+            return False
         templates = slot.templates
         if templates is None:
             raw = self._reads.get(Family.TEMPLATES, slot.host_id)
@@ -260,12 +269,18 @@ def redirect_target(row: UrlRow, url_id_: bytes, target: str, now_ms: int) -> Di
 def enqueue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueClass, due_ms: int) -> None:
     """Put a row that is in no queue into one, in the window and durably."""
     assert not row.place
+    state = slot.state
     row.place = place(queue, due_ms, rank(row.priority, row.depth))
     tail = row.place + key[-16:]
     slot.queue.push(tail)
+    if queue is QueueClass.REVISIT:
+        due_ms = due_ms_of(tail)
+        if due_ms < state.revisit_ms or not state.queued[queue]:
+            state.revisit_ms = due_ms
     turn.writes.append((Family.QUEUE, slot.host_id + tail, b""))
-    turn.put_row(key, row)
-    count_queued(slot.state, queue, 1)
+    turn.rows[key] = turn.dirty_rows[key] = row
+    state.queued[queue] += 1
+    turn.queued[queue] += 1
     turn.touch(slot)
 
 
@@ -276,7 +291,10 @@ def dequeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
     tail = row.place + key[-16:]
     slot.queue.remove(tail)
     turn.writes.append((Family.QUEUE, slot.host_id + tail, None))
-    count_queued(slot.state, row.place[0], -1)
+    queue, queued = tail[0], slot.state.queued
+    queued[queue] -= 1
+    turn.queued[queue] -= 1
+    assert queued[queue] >= 0, (slot.state.host_key, queue)
     row.place = b""
 
 

@@ -129,6 +129,7 @@ class Completion:
             visit.changes += 1 if hash_before else 0
         self._close(turn, slot, key, row, lease, Status.FETCHED, visit, visit.interval_ms)
         host.pages += 1
+        turn.pages += 1
         if changed or visit.extractor_version != self._policy.extractor_version:
             turn.add_task(key, parse_task(host.host_key, lease.url_id, row, visit, self._policy))
         return True

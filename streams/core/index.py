@@ -26,7 +26,7 @@ import msgspec
 
 from streams.core import policy as bounds
 from streams.core.active import Hosts
-from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, decode_row
+from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, decode_row, due_ms_of
 from streams.core.turn import Family, HostSlot, Reads, Turn
 
 STATE_KEY = b"state"
@@ -155,5 +155,7 @@ class OwnerIndex:
         if row.place:
             tail = row.place + key[HOST_ID_BYTES:]
             turn.writes.append((Family.QUEUE, slot.host_id + tail, b""))
+            if tail[0] == QueueClass.REVISIT:
+                slot.state.revisit_ms = min(slot.state.revisit_ms, due_ms_of(tail))
             if key[HOST_ID_BYTES:] not in slot.rows:
                 slot.queue.load(tail)

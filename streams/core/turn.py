@@ -79,11 +79,11 @@ class HostSlot:
     """A host that is in memory: its durable state and what is derived from it."""
 
     __slots__ = (
-        "counted",
         "dirty",
         "hop_was_last",
         "host_id",
         "loaded_to",
+        "new",
         "queue",
         "revisit_credit",
         "rows",
@@ -105,7 +105,7 @@ class HostSlot:
         self.hop_was_last = False  # the last lease was a robots hop of another host
         self.dirty = False
         self.loaded_to: bytes | None = None  # None: the index has all of the host; else the last url_id that it has
-        self.counted: tuple[int, int, int, int, int] | None = None  # as it stands in the owner's totals; None: not yet
+        self.new = new  # not durable yet, and so not in the owner's totals
 
 
 class FetchLogEntry(msgspec.Struct, frozen=True, gc=False):
@@ -155,6 +155,8 @@ class Turn:
         self.messages: list[OwnerMessage] = []
         self.new_seeds: list[str] = []  # redirect targets of seeds: the scope grows by them
         self.counts = Counts()
+        self.queued = [0, 0, 0]  # by QueueClass: entries more or fewer than before
+        self.known = self.pages = 0  # likewise
 
     def touch(self, slot: HostSlot) -> None:
         """The host changed: its state is written with this turn, and the frontier looks at it again."""
