@@ -24,7 +24,7 @@ from streams.core.rows import QueueClass, Status, UrlRow, decode_row, due_ms_of,
 from streams.core.rules.scope import Scope
 from streams.core.rules.traps import TemplateCounts, template, url_trap
 from streams.core.rules.urls import host_key, url_id
-from streams.core.seen import brings_news
+from streams.core.seen import ASK_ROW, brings_news
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
 
@@ -85,22 +85,20 @@ class Admission:
 
         Of a host that the owner's index has only in part, what is not found there may have a row nevertheless.
         """
-        prefix, knows = slot.host_id, self._memo.knows
-        asked = [
-            (prefix + url_id(found.url), found)
-            for found in batch
-            if not (_is_ordinary(found) and knows(found.url, found.depth))
-        ]
+        prefix, rows, partial = slot.host_id, turn.rows, slot.loaded_to is not None
+        asked = [(prefix + url_id(found.url), found) for found in self._memo.sift(batch)]
         keys = sorted([key for key, _ in asked])
         values = dict(zip(keys, self._reads.seen(keys), strict=True)) if keys else {}
-        rows, partial = turn.rows, slot.loaded_to is not None
         left: list[Unseen] = []
         for key, found in asked:
             value = values[key]
             if value is None:
                 left.append((key, found, partial or key in rows))
-            elif brings_news(value, found):
-                left.append((key, found, True))
+            elif not (value[0] <= found.depth < ASK_ROW and found.source is Source.LINK and not value[1]) or (
+                found.lastmod_ms is not None or found.trusted_hosts
+            ):  # else it is as most links are: nothing but a known URL
+                if brings_news(value, found):
+                    left.append((key, found, True))
         if partial and left:
             self.on_partial(slot)
         turn.counts.known += len(batch) - len(left)
@@ -229,11 +227,6 @@ class Admission:
             slot.rows[key[-16:]] = row  # its result is to complete this row, not the one from before
         elif row.place and row.place[0] == QueueClass.NEW:
             requeue(turn, slot, key, row, QueueClass.NEW, 0)
-
-
-def _is_ordinary(found: DiscoveredUrl) -> bool:
-    """The memo speaks of ordinary links only: it may hold what was refused as an ordinary link."""
-    return not (found.source is Source.SEED or found.kind is Kind.SITEMAP or found.redirect_hops or found.lastmod_ms)
 
 
 def write_templates(turn: Turn, slot: HostSlot) -> None:
