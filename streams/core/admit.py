@@ -94,11 +94,13 @@ class Admission:
             value = values[key]
             if value is None:
                 left.append((key, found, partial or key in rows))
-            elif not (value[0] <= found.depth < ASK_ROW and found.source is Source.LINK and not value[1]) or (
-                found.lastmod_ms is not None or found.trusted_hosts
-            ):  # else it is as most links are: nothing but a known URL
-                if brings_news(value, found):
-                    left.append((key, found, True))
+                continue
+            # `brings_news` in short, as it comes out for most links: no nearer, and nothing said but the URL.
+            plain = found.source is Source.LINK and found.lastmod_ms is None and not found.trusted_hosts
+            if plain and not value[1] and value[0] <= found.depth < ASK_ROW:
+                continue
+            if brings_news(value, found):
+                left.append((key, found, True))
         if partial and left:
             self.on_partial(slot)
         turn.counts.known += len(batch) - len(left)

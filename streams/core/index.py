@@ -45,6 +45,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(IndexState).decode
 
 
+def whole_index(reads: Reads) -> bool:
+    """Whether the index is known to be whole, as a reader sees it."""
+    raw = reads.get(Family.INDEX, STATE_KEY)
+    return raw is not None and _decode(raw).whole
+
+
 class OwnerIndex:
     """Says how much of the index is there, and loads the rest."""
 
