@@ -94,6 +94,7 @@ DENIED_PER_TURN_MAX = 4_096  # of all hosts: about 0.1 s; the others are looked 
 AHEAD_URLS = 8  # rows of a host read together when the first of them is to be granted
 AHEAD_ROWS_MAX = 100_000  # of all hosts, twice: about 60 MB
 MEMO_URLS_MAX = 4_096  # of a host's links seen lately
+OWNER_MEMO_URLS_MAX = 32_768  # of all hosts' links; twice that at most, about 15 MB
 ACTIVE_HOSTS_MAX = 100_000  # host states in memory
 
 EXTRACTOR_VERSION = 1  # rises with every change of what the parse stage makes of a body
