@@ -50,6 +50,13 @@ VERBS = (
     Verb(
         "simulate", "streams.cli.simulate", "[--seeds N]", "crawl a made-up web in virtual time, with faults everywhere"
     ),
+    Verb(
+        "services",
+        "streams.cli.services",
+        "up|down|status|logs [NAME...]",
+        "the fleet's servers on this machine: Kafka, Cassandra, S3, Connect, OpenSearch",
+        fleet=True,
+    ),
     Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
     Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),
 )
