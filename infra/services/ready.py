@@ -55,20 +55,21 @@ def _kafka(ports: Mapping[str, int], folder: Path) -> None:
 
 def _cassandra(ports: Mapping[str, int], folder: Path) -> None:
     from cassandra import DriverException, OperationTimedOut
-    from cassandra.cluster import Cluster, NoHostAvailable
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
     from cassandra.policies import RoundRobinPolicy
 
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)  # it reports each refused connection by itself
+    profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), request_timeout=PATIENCE_S)
     cluster = Cluster(
         [HOST],
         port=ports["cassandra"],
         protocol_version=5,
         connect_timeout=PATIENCE_S,
         control_connection_timeout=PATIENCE_S,
-        load_balancing_policy=RoundRobinPolicy(),
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
     )
     try:
-        row = cluster.connect().execute("SELECT cluster_name FROM system.local", timeout=PATIENCE_S).one()
+        row = cluster.connect().execute("SELECT cluster_name FROM system.local").one()
     except (NoHostAvailable, DriverException, OperationTimedOut, OSError) as error:
         raise NotReadyError(f"no driver connection: {error}") from error
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import signal
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from streams.cli.arguments import positive
 from streams.cli.shell import Shell
-from streams.core.failures import EXIT_DONE, EXIT_FAILED, UsageError
+from streams.core.failures import EXIT_DONE, EXIT_FAILED, CrawlError, UsageError
 
 if TYPE_CHECKING:
     from infra.services.launcher import State
@@ -44,6 +45,13 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
 
     if arguments.fresh and arguments.what != "up":
         raise UsageError(f"--fresh belongs to `services up`, came `services {arguments.what}`")
+    missing = [name for name in ("confluent_kafka", "cassandra", "boto3") if importlib.util.find_spec(name) is None]
+    if missing and arguments.what in ("up", "status"):
+        raise CrawlError(
+            f"services {arguments.what} asks the services by their clients, and {', '.join(missing)} is not installed; "
+            "start it by ./infra/headrace, which adds the fleet's packages, or: pip install 'headrace[fleet]'",
+            EXIT_FAILED,
+        )
     data = (arguments.data or launcher.data_folder(shell.environ)).absolute()
     tools = launcher.Tools(environ=shell.environ)
     if arguments.what == "up":

@@ -91,6 +91,18 @@ def test_wrong_words_end_nothing(fakes: FakeServices, words: tuple[str, ...], co
     assert run(fakes, "status", "s3")[0] == 0
 
 
+def test_without_the_fleet_s_packages_it_says_how_to_get_them(
+    fakes: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation without the extra gets the remedy, not an ImportError out of a thread."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "cassandra" else name)
+    code, shell = run(fakes, "up", "s3")
+    assert code == 1
+    assert "cassandra is not installed; start it by ./infra/headrace" in shell.said
+    assert "headrace[fleet]" in shell.said
+    assert run(fakes, "down")[0] == 0
+
+
 def test_a_failure_is_words_and_code_1(fakes: FakeServices) -> None:
     """No traceback for a service that dies."""
     fakes.manners["s3"] = "dies"
