@@ -203,14 +203,18 @@ def _start(places: Sequence[Place], starting: Sequence[Place], say: Callable[[st
     """Start those of `starting` and wait for all `places`. On a failure end what was started here."""
     stop = threading.Event()
     answers = {place.service.name: threading.Event() for place in places}
-    new = {place.service.name for place in starting}
+    new: set[str] = set()
+
+    def start(place: Place) -> None:
+        new.add(place.service.name)
+        _launch(place, tools)
 
     def bring(place: Place) -> None:
         for need in place.service.needs:
             while not answers[need].wait(LOOK_S):
                 if stop.is_set():
                     return
-        _bring(place, place.service.name in new, stop, say, tools)
+        _bring(place, start, place in starting, stop, say, tools)
         answers[place.service.name].set()
 
     # The pool forgets a thread when a Ctrl-C falls into its start; so we count ourselves who is at work.
@@ -252,23 +256,25 @@ def _first_failure(futures: Sequence[Future[None]]) -> None:
             future.result()
 
 
-def _bring(place: Place, start: bool, stop: threading.Event, say: Callable[[str], None], tools: Tools) -> None:
+def _bring(
+    place: Place,
+    start: Callable[[Place], None],
+    is_new: bool,
+    stop: threading.Event,
+    say: Callable[[str], None],
+    tools: Tools,
+) -> None:
     """Start one service, unless it runs, and return when it answers or `stop` is set."""
     name, folder = place.service.name, _folder(place)
     began = time.monotonic()
-    if start:
-        folder.new_log()
-        command = tools.prepare(place)
-        if command.first is not None:
-            _run_first(place, command, tools)
-        process = _spawn(place, command, tools)
-        who = identity(process.pid)
-        if who is None:
-            raise _died(place)
-        folder.keep(Record(who, place.own, _programs(place)))
+    if is_new:
+        start(place)
     while not stop.is_set():
         if folder.running() is None:
-            raise _died(place)
+            if is_new:
+                raise _died(place)
+            is_new = True  # it ran when we looked, and was about to end
+            start(place)
         try:
             tools.ask(name, place.ports, place.folder)
         except ready.NotReadyError as error:
@@ -278,10 +284,23 @@ def _bring(place: Place, start: bool, stop: threading.Event, say: Callable[[str]
                     "a busy machine may need a second try, otherwise mend what the log says"
                 ) from error
         else:
-            if start:
+            if is_new:
                 say(f"{name}: ready after {time.monotonic() - began:.1f} s")
             return
         stop.wait(LOOK_S)
+
+
+def _launch(place: Place, tools: Tools) -> None:
+    folder = _folder(place)
+    folder.new_log()
+    command = tools.prepare(place)
+    if command.first is not None:
+        _run_first(place, command, tools)
+    process = _spawn(place, command, tools)
+    who = identity(process.pid)
+    if who is None:
+        raise _died(place)
+    folder.keep(Record(who, place.own, _programs(place)))
 
 
 def _run_first(place: Place, command: Command, tools: Tools) -> None:

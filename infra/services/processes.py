@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -20,7 +19,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from infra.services.errors import ServiceError
+
 __all__ = ["Identity", "Listener", "end", "identity", "is_alive", "is_free", "listener", "listeners", "rss_mb", "spawn"]
+
+LOOK_S = 0.05  # between two looks at a process that is to end
+KILL_S = 60.0  # a process that waits for its disk ends when that answers
 
 # We stay the parent of what we start until we exit; who is not waited for stays as a zombie. Popen objects are kept so
 # that none is collected, with a warning, while its process runs.
@@ -58,14 +62,18 @@ def spawn(argv: Sequence[str], *, log: Path, cwd: Path, environ: Mapping[str, st
 
 
 def identity(pid: int) -> Identity | None:
-    """Who runs under this pid now; None when nobody does, or only what is left of one who ended (a zombie)."""
+    """Who runs under this pid now; None when nobody does, or only what is left of one who ended (a zombie).
+
+    A zombie with threads has not ended: until the last is gone, which takes a killed JVM a second, its ports are taken.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
-    return None if fields[0] in "ZX" else Identity(pid, f"{boot} {fields[19]}")
+    ended = fields[0] == "X" or (fields[0] == "Z" and int(fields[17]) <= 1)
+    return None if ended else Identity(pid, f"{boot} {fields[19]}")
 
 
 def is_alive(who: Identity) -> bool:
@@ -74,25 +82,17 @@ def is_alive(who: Identity) -> bool:
 
 
 def end(who: Identity, *, patience_s: float) -> bool:
-    """SIGTERM, and SIGKILL when it has not ended after `patience_s`. True when SIGTERM was enough or it was gone."""
-    try:
-        handle = os.pidfd_open(who.pid)
-    except ProcessLookupError:
+    """SIGTERM, and SIGKILL when it has not ended after `patience_s`. True when SIGTERM was enough or it was gone.
+
+    Returns when it has ended, to its last thread. Raises `ServiceError` when even SIGKILL does not end it.
+    """
+    _signal(who, signal.SIGTERM)
+    if _has_ended(who, patience_s):
         return True
-    try:
-        if not is_alive(who):
-            return True
-        signal.pidfd_send_signal(handle, signal.SIGTERM)
-        gently = _wait(handle, patience_s)
-        if not gently:
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            _wait(handle, None)
-        return gently
-    except ProcessLookupError:
-        return True
-    finally:
-        os.close(handle)
-        _reap(who.pid)
+    _signal(who, signal.SIGKILL)
+    if not _has_ended(who, KILL_S):
+        raise ServiceError(f"pid {who.pid} does not end {KILL_S:.0f} s after SIGKILL; its disk may hang: see dmesg")
+    return False
 
 
 def rss_mb(pid: int) -> int:
@@ -165,17 +165,27 @@ def _address(words: str) -> str:
     return str(mapped or address)
 
 
-def _wait(handle: int, patience_s: float | None) -> bool:
-    """True once the process behind the pidfd has ended."""
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    deadline = None if patience_s is None else time.monotonic() + patience_s
-    while True:
-        left_ms = None if deadline is None else max(0, round((deadline - time.monotonic()) * 1_000))
-        if poll.poll(left_ms):
-            return True
-        if left_ms == 0:
+def _signal(who: Identity, number: signal.Signals) -> None:
+    try:
+        handle = os.pidfd_open(who.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if is_alive(who):  # and stays the one behind the handle, whoever gets its pid
+            signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def _has_ended(who: Identity, patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    while is_alive(who):
+        if time.monotonic() >= deadline:
             return False
+        time.sleep(LOOK_S)
+    return True
 
 
 def _reap(pid: int) -> None:

@@ -134,6 +134,13 @@ def test_a_killed_service_is_brought_back(fakes: FakeServices) -> None:
     assert launcher.logs("s3", data=fakes.data, lines=5) == ["listening"]
 
 
+def test_one_that_ends_as_we_look_is_brought_back(fakes: FakeServices) -> None:
+    """A killed server takes a moment to be gone; an `up` in that moment takes it for running, and must not fail."""
+    first = up(fakes, "s3")
+    fakes.interrupt = lambda: os.kill(first["s3"].pid, signal.SIGKILL)
+    assert up(fakes, "s3")["s3"].pid != first["s3"].pid
+
+
 def test_a_ctrl_c_leaves_nothing_half_up(fakes: FakeServices) -> None:
     """Who changes his mind while they start finds none of them running."""
     main = threading.main_thread().ident
