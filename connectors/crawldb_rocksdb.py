@@ -41,6 +41,7 @@ _OWNER_FAMILIES = {
     Family.POLICY: "policy",
     Family.GROUP: "group",
     Family.OWNER: "owner",
+    Family.SEEN: "seen",
 }
 _META, _CONTENT, _LOG = "meta", "content", "log"
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
@@ -102,8 +103,14 @@ class CrawlDb:
     # --- what the owner reads (streams.core.turn.Reads) ------------------------------------------------------------
 
     def rows(self, keys: list[bytes]) -> list[bytes | None]:
+        return self._several(Family.URL, keys)
+
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        return self._several(Family.SEEN, keys)
+
+    def _several(self, family: Family, keys: list[bytes]) -> list[bytes | None]:
         try:
-            found: list[bytes | None] = self._by_family[Family.URL].get(keys)
+            found: list[bytes | None] = self._by_family[family].get(keys)
         except Exception as error:  # rocksdict has no narrower class
             raise _unreadable(error) from error
         return found
@@ -325,11 +332,11 @@ def _family_options(name: str, cache: Cache) -> Options:
     table.set_block_cache(cache)
     table.set_block_size(_BLOCK_BYTES)
     table.set_format_version(5)
-    if name in ("url", "content", "host"):
+    if name in ("url", "seen", "content", "host"):
         # Most look-ups are for what is absent, or lies in one of several levels: the filter answers "absent" without
         # reading a block, and never anything else.
         table.set_bloom_filter(10, False)
-    if name in ("url", "content"):
+    if name in ("url", "seen", "content"):
         # Filters and indexes in pieces of a block each, so that memory does not follow the number of URLs; whole ones
         # (a megabyte each) would push one another out of the cache with every look.
         table.set_cache_index_and_filter_blocks(True)

@@ -15,15 +15,14 @@ from collections.abc import Callable
 from schemas.records import FetchLease, Kind, RobotsDecision
 from streams.core import policy as bounds
 from streams.core.active import Hosts
+from streams.core.admit import change_status, requeue
 from streams.core.ahead import ReadAhead
-from streams.core.admit import requeue
 from streams.core.budget import Budget
 from streams.core.hosts import (
     NEVER_MS,
     HostState,
     InFlight,
     all_out,
-    count_status,
     open_ms,
     take_token,
 )
@@ -258,8 +257,7 @@ class Frontier:
     def _put_off(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, status: Status, interval_ms: int) -> None:
         """Settle a URL that may not be asked, at no cost to the site: it comes up again when rules may have changed."""
         slot.queue.pop(row.place[0])
-        count_status(slot.state, row.status, status)
-        row.status = status
+        change_status(turn, slot, key, row, status)
         requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + interval_ms)
 
     def _lease_url(self, turn: Turn, slot: HostSlot, tail: bytes, row: UrlRow) -> None:

@@ -19,6 +19,7 @@ from streams.core.hosts import HostState, InFlight
 from streams.core.rows import UrlRow
 from streams.core.rules.robots import RobotsRules
 from streams.core.rules.traps import TemplateCounts
+from streams.core.seen import seen_value
 from streams.core.tasks import encode_task
 
 
@@ -35,6 +36,7 @@ class Family(enum.IntEnum):
     POLICY = 7  # an operator's words and their history, see streams.core.host_policy
     GROUP = 8  # hosts and the groups that they share limits in, see streams.core.sharing
     OWNER = 9  # the owner's own small records: what it spent of the day's budget, its scope, a reading of stored bodies
+    SEEN = 10  # host_id ‖ url_id → what admission compares a link with, see streams.core.seen
 
 
 Write = tuple[Family, bytes, bytes | None]
@@ -45,6 +47,10 @@ class Reads(Protocol):
     """What the owner reads: the state as of the last commit. `None` and empty lists where nothing is."""
 
     def rows(self, keys: list[bytes]) -> list[bytes | None]: ...
+
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        """Of Family.SEEN; `keys` in order and of one host are the cheapest."""
+        ...
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
         """Tails of one class that follow `after`, in order."""
@@ -155,3 +161,7 @@ class Turn:
     def put_row(self, key: bytes, row: UrlRow) -> None:
         self.rows[key] = row
         self.dirty_rows[key] = row
+
+    def put_seen(self, key: bytes, row: UrlRow) -> None:
+        """Of a row that changes with this turn, what links are compared with changes, too."""
+        self.writes.append((Family.SEEN, key, seen_value(row)))
