@@ -347,6 +347,7 @@ def _family_options(name: str, cache: Cache) -> Options:
         table.set_pin_top_level_index_and_filter(True)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(32 << 20)
-    options.set_compression_type(DBCompressionType.lz4())
+    # What is flushed is soon merged: compressing it would be a tenth of the store's own work.
+    options.set_compression_per_level([DBCompressionType.none(), *[DBCompressionType.lz4()] * 6])
     options.set_level_compaction_dynamic_level_bytes(True)
     return options
