@@ -52,7 +52,7 @@ def test_hosts_that_are_wanted_last_are_forgotten_first() -> None:
     world.owner.hosts._hosts_max = 20
     rests = [f"http://rests{n}.test/" for n in range(10)]
     works = [f"http://works{n}.test/" for n in range(10)]
-    world.seed(*rests, *works, *[f"{url}{n}" for url in works for n in range(3)])
+    world.seed(*works, *[f"{url}{n}" for url in works for n in range(3)], *rests)
     complete(world, world.turn().leases)  # what rests has nothing left that is due before days
     assert len(world.owner.hosts) == 20
     world.seed("http://new.test/")
