@@ -26,6 +26,10 @@ class MemoryCrawlDb:
         urls = self._families[Family.URL]
         return [urls.get(key) for key in keys]
 
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        values = self._families[Family.SEEN]
+        return [values.get(key) for key in keys]
+
     def get(self, family: Family, key: bytes) -> bytes | None:
         return self._families[family].get(key)
 

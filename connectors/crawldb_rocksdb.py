@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rocksdict import AccessType, BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import (
+    AccessType,
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteOptions,
+)
 
 from connectors.crawldb_mark import CommitMark
 from connectors.files import StoreFailed
@@ -31,6 +41,7 @@ _OWNER_FAMILIES = {
     Family.POLICY: "policy",
     Family.GROUP: "group",
     Family.OWNER: "owner",
+    Family.SEEN: "seen",
 }
 _META, _CONTENT, _LOG = "meta", "content", "log"
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
@@ -39,6 +50,8 @@ _RESTATED = "rocksdict-config.json"  # what rocksdict writes at each opening
 _BLOCK_CACHE_BYTES = 32 << 20
 _MEMTABLES_BYTES = 32 << 20  # all column families together
 _WAL_BYTES_MAX = 256 << 20
+_BLOCK_BYTES = 8 << 10
+_INDEX_PART_BYTES = 4 << 10
 
 _decode_content = msgspec.msgpack.Decoder(StoredContent).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -90,8 +103,14 @@ class CrawlDb:
     # --- what the owner reads (streams.core.turn.Reads) ------------------------------------------------------------
 
     def rows(self, keys: list[bytes]) -> list[bytes | None]:
+        return self._several(Family.URL, keys)
+
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        return self._several(Family.SEEN, keys)
+
+    def _several(self, family: Family, keys: list[bytes]) -> list[bytes | None]:
         try:
-            found: list[bytes | None] = self._by_family[Family.URL].get(keys)
+            found: list[bytes | None] = self._by_family[family].get(keys)
         except Exception as error:  # rocksdict has no narrower class
             raise _unreadable(error) from error
         return found
@@ -307,17 +326,28 @@ def _database_options(*, create: bool) -> Options:
 
 
 def _family_options(name: str, cache: Cache) -> Options:
+    """See infra/decisions/0076: what a look at a cold URL costs is decided here."""
     options = Options(raw_mode=True)
     table = BlockBasedOptions()
     table.set_block_cache(cache)
-    table.set_block_size(16 << 10)
-    table.set_cache_index_and_filter_blocks(True)
-    if name in ("url", "content"):
-        # Most new links are absent: the filter answers "absent" without reading a block, and never anything else.
+    table.set_block_size(_BLOCK_BYTES)
+    table.set_format_version(5)
+    if name in ("url", "seen", "content", "host"):
+        # Most look-ups are for what is absent, or lies in one of several levels: the filter answers "absent" without
+        # reading a block, and never anything else.
         table.set_bloom_filter(10, False)
+    if name in ("url", "seen", "content"):
+        # Filters and indexes in pieces of a block each, so that memory does not follow the number of URLs; whole ones
+        # (a megabyte each) would push one another out of the cache with every look.
+        table.set_cache_index_and_filter_blocks(True)
+        table.set_index_type(BlockBasedIndexType.two_level_index_search())
+        table.set_partition_filters(True)
+        table.set_metadata_block_size(_INDEX_PART_BYTES)
+        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        table.set_pin_top_level_index_and_filter(True)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(32 << 20)
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_bottommost_compression_type(DBCompressionType.zstd())
+    # What is flushed is soon merged: compressing it would be a tenth of the store's own work.
+    options.set_compression_per_level([DBCompressionType.none(), *[DBCompressionType.lz4()] * 6])
     options.set_level_compaction_dynamic_level_bytes(True)
     return options

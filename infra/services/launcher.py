@@ -187,7 +187,11 @@ def _check_ports(starting: Iterable[Place]) -> None:
                 continue
             name = place.service.name if part == "main" else f"{place.service.name}.{part}"
             holder = listener(port)
-            by = f" by pid {holder.pid} ({holder.command})" if holder and holder.pid else " by another user's process"
+            by = (
+                f" by pid {holder.pid} ({holder.command})"
+                if holder and holder.pid
+                else " by another user's process, or one that is just ending"
+            )
             taken.append(f"{name} needs port {port} of {HOST}, which is taken{by if holder else ''}")
     if taken:
         raise ServiceError(

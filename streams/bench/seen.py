@@ -2,8 +2,9 @@
 
 The pages of a folder are parsed once, and stand at so many hosts; a page of any of them comes up at random, as in a
 crawl of many sites, so that the memo holds little of a host when its next page comes. Of their links 97 % are known.
-Two figures from the same links, both from normalized URLs by host (as the router leaves them), hashing included: the
-seen test alone, that is memo, ids and one sorted multi-get a host; and the whole of admission, with its rows decoded.
+Two figures from the same links, from normalized URLs by host (as the router leaves them), hashing included, both by the
+core's own code: the seen test, which tells the known links from those that are new or bring news; and all of admission,
+in which each of these few becomes a row, a queue entry and a count of its template, or is refused.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from streams.core.route import route
 from streams.core.rows import QueueClass, Status, UrlRow, Visit, encode_row, place, rank
 from streams.core.rules.scope import Scope, ScopeMode
 from streams.core.rules.urls import host_id, host_key, url_id
+from streams.core.seen import seen_value
 from streams.core.turn import Family, HostSlot, Turn, Write
 
 PAGES_MAX = 2_000
 COPIES_MAX = 256
 _HOME = "https://pages.example.org"
-_FILL_GROUP = 5_000
+_FILL_WRITES = 6_000
+_PAGES_A_TURN = 16
 _UNKNOWN_OF_256 = 8  # by the first byte of the URL's id
 
 Page = tuple[list[str], list[tuple[str, list[str]]]]
@@ -44,16 +47,17 @@ Routed = list[tuple[str, list[DiscoveredUrl]]]
 
 
 class SeenFigures(msgspec.Struct):
-    """`_per_cpu_s`: of the process, less what made the links."""
+    """`_per_cpu_s`: of the process, less what made the links. `memo_share`: answered by the memo alone."""
 
     urls: int = 0
     cache_mb: int = 0
     pages: int = 0
     copies: int = 0
+    pages_asked: int = 0
     links: int = 0
     links_a_page: float = 0.0
     known_share: float = 0.0
-    memo_share: float = 0.0  # answered by the memo alone
+    memo_share: float = 0.0
     links_per_cpu_s: float = 0.0
     admission_links_per_cpu_s: float = 0.0
     bytes_per_url: float = 0.0
@@ -80,7 +84,7 @@ def run_seen(
     figures = SeenFigures(cache_mb=cache_bytes >> 20, pages=len(read), copies=copies)
     say(f"{len(read)} pages with links to {len(own)} pages of their own site and {len(others)} of others")
     db = CrawlDb(folder, cache_bytes=cache_bytes)
-    linked = (_copy(copy) + path for copy in range(copies) for path in own)
+    linked = (_copy(copy) + path for path in own for copy in range(copies))  # many hosts at a time, as in a crawl
     stored = _fill(db, (url for group in (linked, others) for url in group), partial=True)
     filler = Population(max(2, (urls - stored) // 10), max(urls - stored, 20), seed=7)
     made = (
@@ -92,55 +96,62 @@ def run_seen(
     db.close()
     say(f"{figures.urls} URLs are known")
     db = CrawlDb(folder, cache_bytes=cache_bytes)
-    _ask(db, _visits(read, copies), links, figures)
-    _ask_admission(db, _visits(read, copies), links, figures)
+    _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=True)
+    _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=False)
     db.close()
     figures.bytes_per_url = folder_bytes(folder) / figures.urls
     figures.rss_mb = rss_peak_mb()
     return figures
 
 
-def _ask(db: CrawlDb, visits: Iterator[Routed], links_min: int, figures: SeenFigures) -> None:
-    """The seen test alone."""
-    meter, memo = Meter(), Memo()
-    links = known = by_memo = pages = 0
-    meter.start()
-    while links < links_min:
-        with meter:
-            page = next(visits)
-            pages += 1
-        for key, found in page:
-            wanted = [one.url for one in found if not memo.knows(one.url, one.depth)]
-            links += len(found)
-            by_memo += len(found) - len(wanted)
-            if wanted:
-                prefix = host_id(key)
-                rows = db.rows(sorted([prefix + url_id(url) for url in wanted]))
-                known += len(rows) - rows.count(None)
-    figures.links_per_cpu_s = links / meter.cpu_s()
-    figures.links, figures.links_a_page = links, links / pages
-    figures.known_share, figures.memo_share = (known + by_memo) / links, by_memo / links
+class _CountingReads:
+    """The store, with a count of the keys that the seen family was asked for."""
+
+    def __init__(self, db: CrawlDb) -> None:
+        self.rows, self.get, self.queue = db.rows, db.get, db.queue
+        self.hosts, self.scan, self.tasks = db.hosts, db.scan, db.tasks
+        self._seen = db.seen
+        self.asked = 0
+
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        self.asked += len(keys)
+        return self._seen(keys)
 
 
-def _ask_admission(db: CrawlDb, visits: Iterator[Routed], links_min: int, figures: SeenFigures) -> None:
-    """The core's own admission, a turn a page; what it would write is dropped, so that each link stays what it is."""
-    meter = Meter()
-    admission = Admission(db, bench_policy(1_000), Scope(seeds=(), mode=ScopeMode.ANY), Memo())
+def _ask(
+    reads: _CountingReads, visits: Iterator[Routed], links_min: int, figures: SeenFigures, *, seen_alone: bool
+) -> None:
+    """Page by page, some to a turn. What it would write is dropped, so that each link stays known or unknown."""
+    admission = Admission(reads, bench_policy(1_000), Scope(seeds=(), mode=ScopeMode.ANY), Memo())
+    step: Callable[[Turn, HostSlot, list[DiscoveredUrl]], object]
+    step = admission.unseen if seen_alone else admission.admit
     slots: dict[str, HostSlot] = {}
-    links = 0
+    meter, turn = Meter(), Turn(START_MS)
+    links = known = pages = 0
     meter.start()
     while links < links_min:
         with meter:
             page = next(visits)
-        turn = Turn(START_MS)
+            for key, _ in page:
+                if key not in slots:
+                    slots[key] = HostSlot(host_id(key), HostState(host_key=key), new=True)
         for key, found in page:
-            slot = slots.get(key)
-            if slot is None:
-                slot = slots[key] = HostSlot(host_id(key), HostState(host_key=key), new=True)
-            admission.admit(turn, slot, found)
+            step(turn, slots[key], found)
             links += len(found)
-            slot.queue.committed()
-    figures.admission_links_per_cpu_s = links / meter.cpu_s()
+        with meter:
+            pages += 1
+            if pages % _PAGES_A_TURN == 0 or links >= links_min:
+                known += turn.counts.known
+                for slot in turn.touched.values():
+                    slot.queue.committed()
+                turn = Turn(START_MS)
+    per_cpu_s = links / meter.cpu_s()
+    if not seen_alone:
+        figures.admission_links_per_cpu_s = per_cpu_s
+        return
+    figures.links_per_cpu_s = per_cpu_s
+    figures.pages_asked, figures.links, figures.links_a_page = pages, links, links / pages
+    figures.known_share, figures.memo_share = known / links, 1 - reads.asked / links
 
 
 def _visits(read: Sequence[Page], copies: int) -> Iterator[Routed]:
@@ -191,16 +202,22 @@ def read_pages(folder: Path) -> list[Page]:
 
 
 def _fill(db: CrawlDb, urls: Iterator[str], *, partial: bool) -> int:
-    """Write rows as a crawl leaves them, every second one visited. `partial`: some stay unknown. Returns how many."""
+    """Write URLs as a crawl leaves them, every second one visited: row, queue entry and what the seen test asks.
+
+    `partial`: some stay unknown. Returns how many became known.
+    """
     writes: list[Write] = []
     stored = 0
     for url in urls:
         id_ = url_id(url)
         if partial and id_[0] < _UNKNOWN_OF_256:
             continue
-        writes.append((Family.URL, host_id(host_key(url)) + id_, encode_row(_row(url, id_))))
+        owner, row = host_id(host_key(url)), _row(url, id_)
+        writes.append((Family.URL, owner + id_, encode_row(row)))
+        writes.append((Family.QUEUE, owner + row.place + id_, b""))
+        writes.append((Family.SEEN, owner + id_, seen_value(row)))
         stored += 1
-        if len(writes) >= _FILL_GROUP:
+        if len(writes) >= _FILL_WRITES:
             db.commit(writes)
             writes = []
     db.commit(writes)

@@ -1,8 +1,9 @@
 """ADMIT: discovered URLs become rows and queue entries, or are known, or are refused with a reason.
 
-Seeds, sitemaps, feeds, redirects and links all enter here. The order of the tests is by cost: the memo of links seen
-lately, scope and shape, then one sorted multi-get for all that is left of one host's links, and only for what is new
-the count of its template.
+Seeds, sitemaps, feeds, redirects and links all enter here. The order of the tests is by cost and by how many links each
+settles: the memo of links seen lately, then one sorted multi-get of the seen family (`streams.core.seen`) for all that
+is left of one host's links; only for what is new, or may bring news of a known URL, come scope and shape, the rows of
+the known ones, and the count of a new one's template.
 
 Two known URLs are not quite the same: one found again nearer to a seed gets the smaller depth, for what lies within a
 depth limit must not depend on the order of discovery; one that a sitemap calls newer than our copy is due at once.
@@ -16,13 +17,14 @@ import msgspec
 
 from schemas.records import DiscoveredUrl, Kind, Source
 from streams.core import policy as bounds
-from streams.core.hosts import count_queued, count_status
+from streams.core.hosts import count_status
 from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy
-from streams.core.rows import QueueClass, Status, UrlRow, decode_row, place, rank
+from streams.core.rows import QueueClass, Status, UrlRow, decode_row, due_ms_of, place, rank
 from streams.core.rules.scope import Scope
 from streams.core.rules.traps import TemplateCounts, template, url_trap
 from streams.core.rules.urls import host_key, url_id
+from streams.core.seen import brings_news
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
 
@@ -30,6 +32,10 @@ AT_ONCE_MS = 0  # due before anything that became due by itself, and so within t
 
 encode_templates = msgspec.msgpack.Encoder().encode
 decode_templates = msgspec.msgpack.Decoder(TemplateCounts).decode
+
+
+Unseen = tuple[bytes, DiscoveredUrl, bool]
+"""(key, what was found, whether there may be a row of it)."""
 
 
 class Admission:
@@ -40,25 +46,30 @@ class Admission:
         self._reads = reads
         self._policy = policy
         self._memo = memo
+        limits = policy.traps
+        least = min(limits.template_urls_max, limits.endless_template_urls_max)
+        self._templates_from = bounds.TEMPLATES_FROM_URLS if least >= 4 * bounds.TEMPLATES_FROM_URLS else 0
 
     def admit(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> None:
         """Admit URLs of the slot's host, in order. A URL twice in the batch is admitted once."""
-        wanted: list[tuple[bytes, DiscoveredUrl]] = []
-        counts = turn.counts
-        for found in batch:
-            if self._tells_nothing_new(found):
-                counts.known += 1
-                continue
+        left = self.unseen(turn, slot, batch)
+        if not left:
+            return
+        counts, rows = turn.counts, turn.rows
+        passed: list[tuple[bytes, DiscoveredUrl]] = []
+        to_read: list[bytes] = []
+        for key, found, known in left:
             reason = self.refusal(found)
             if reason is not None:
                 bump(counts.refused, reason)
                 continue
-            wanted.append((slot.host_id + url_id(found.url), found))
-        if not wanted:
-            return
-        self._read(turn, [key for key, _ in wanted])
-        for key, found in wanted:
-            row = turn.rows[key]
+            passed.append((key, found))
+            if known:
+                to_read.append(key)
+        if to_read:
+            self._read(turn, to_read)
+        for key, found in passed:
+            row = rows.get(key)
             if row is None:
                 self._admit_new(turn, slot, key, found)
             elif row.url != found.url:
@@ -68,11 +79,26 @@ class Admission:
                 counts.known += 1
                 self._meet_again(turn, slot, key, row, found)
 
-    def _tells_nothing_new(self, found: DiscoveredUrl) -> bool:
-        """The memo speaks of ordinary links only: it may hold what was refused as an ordinary link."""
-        if found.source is Source.SEED or found.kind is Kind.SITEMAP or found.redirect_hops or found.lastmod_ms:
-            return False
-        return self._memo.knows(found.url, found.depth)
+    def unseen(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> list[Unseen]:
+        """The seen test: what is new or may bring news, in order. All others are counted as known."""
+        prefix, knows = slot.host_id, self._memo.knows
+        asked = [
+            (prefix + url_id(found.url), found)
+            for found in batch
+            if not (_is_ordinary(found) and knows(found.url, found.depth))
+        ]
+        keys = sorted([key for key, _ in asked])
+        values = dict(zip(keys, self._reads.seen(keys), strict=True)) if keys else {}
+        rows = turn.rows
+        left: list[Unseen] = []
+        for key, found in asked:
+            value = values[key]
+            if value is None:
+                left.append((key, found, key in rows))
+            elif brings_news(value, found):
+                left.append((key, found, True))
+        turn.counts.known += len(batch) - len(left)
+        return left
 
     def refusal(self, found: DiscoveredUrl) -> str | None:
         """Why a URL would not be admitted whatever is known, for `explain`; None when nothing stands against it."""
@@ -123,12 +149,19 @@ class Admission:
             trusted_hosts=found.trusted_hosts[: bounds.TRUSTED_HOSTS_MAX],
         )
         enqueue(turn, slot, key, row, QueueClass.NEW, 0)
+        turn.put_seen(key, row)
         slot.state.known += 1
+        turn.known += 1
         count_status(slot.state, None, row.status)
         turn.counts.admitted += 1
 
     def _growing_trap(self, turn: Turn, slot: HostSlot, url: str, url_id_: bytes) -> bool:
-        """Count the URL's template. The counts are written once in a while: too low a count errs for the site."""
+        """Count the URL's template. The counts are written once in a while: too low a count errs for the site.
+
+        Most hosts are small and never come near a limit: theirs are not counted at all.
+        """
+        if slot.state.known < self._templates_from:
+            return False
         templates = slot.templates
         if templates is None:
             raw = self._reads.get(Family.TEMPLATES, slot.host_id)
@@ -185,10 +218,16 @@ class Admission:
         if found.source is Source.SEED:
             row.source, row.priority = Source.SEED, priority_of(found)
         turn.put_row(key, row)
+        turn.put_seen(key, row)
         if key[-16:] in slot.rows:
             slot.rows[key[-16:]] = row  # its result is to complete this row, not the one from before
         elif row.place and row.place[0] == QueueClass.NEW:
             requeue(turn, slot, key, row, QueueClass.NEW, 0)
+
+
+def _is_ordinary(found: DiscoveredUrl) -> bool:
+    """The memo speaks of ordinary links only: it may hold what was refused as an ordinary link."""
+    return not (found.source is Source.SEED or found.kind is Kind.SITEMAP or found.redirect_hops or found.lastmod_ms)
 
 
 def write_templates(turn: Turn, slot: HostSlot) -> None:
@@ -224,12 +263,18 @@ def redirect_target(row: UrlRow, url_id_: bytes, target: str, now_ms: int) -> Di
 def enqueue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueClass, due_ms: int) -> None:
     """Put a row that is in no queue into one, in the window and durably."""
     assert not row.place
+    state = slot.state
     row.place = place(queue, due_ms, rank(row.priority, row.depth))
     tail = row.place + key[-16:]
     slot.queue.push(tail)
+    if queue is QueueClass.REVISIT:
+        due_ms = due_ms_of(tail)
+        if due_ms < state.revisit_ms or not state.queued[queue]:
+            state.revisit_ms = due_ms
     turn.writes.append((Family.QUEUE, slot.host_id + tail, b""))
-    turn.put_row(key, row)
-    count_queued(slot.state, queue, 1)
+    turn.rows[key] = turn.dirty_rows[key] = row
+    state.queued[queue] += 1
+    turn.queued[queue] += 1
     turn.touch(slot)
 
 
@@ -240,7 +285,10 @@ def dequeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
     tail = row.place + key[-16:]
     slot.queue.remove(tail)
     turn.writes.append((Family.QUEUE, slot.host_id + tail, None))
-    count_queued(slot.state, row.place[0], -1)
+    queue, queued = tail[0], slot.state.queued
+    queued[queue] -= 1
+    turn.queued[queue] -= 1
+    assert queued[queue] >= 0, (slot.state.host_key, queue)
     row.place = b""
 
 
@@ -248,6 +296,15 @@ def requeue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueCla
     """Move a row from its queue, if it is in one, to another place."""
     dequeue(turn, slot, key, row)
     enqueue(turn, slot, key, row, queue, due_ms)
+
+
+def change_status(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, status: Status) -> None:
+    """What became of a URL. The caller writes the row."""
+    before = row.status
+    count_status(slot.state, before, status)
+    row.status = status
+    if before is not status and (before is Status.OUT_OF_SCOPE or status is Status.OUT_OF_SCOPE):
+        turn.put_seen(key, row)
 
 
 def take_in(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
@@ -261,6 +318,5 @@ def take_in(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
         status = Status.FETCHED
     else:
         status = Status.FAILED if visit.redirect_target is None else Status.REDIRECT
-    count_status(slot.state, row.status, status)
-    row.status = status
+    change_status(turn, slot, key, row, status)
     requeue(turn, slot, key, row, QueueClass.NEW if visit is None else QueueClass.REVISIT, AT_ONCE_MS)

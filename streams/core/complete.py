@@ -34,7 +34,7 @@ from schemas.records import (
 )
 from streams.core import hosts
 from streams.core import policy as bounds
-from streams.core.admit import redirect_target, requeue
+from streams.core.admit import change_status, redirect_target, requeue
 from streams.core.frontier import Frontier
 from streams.core.hosts import Answer, InFlight
 from streams.core.policy import CrawlPolicy
@@ -129,6 +129,7 @@ class Completion:
             visit.changes += 1 if hash_before else 0
         self._close(turn, slot, key, row, lease, Status.FETCHED, visit, visit.interval_ms)
         host.pages += 1
+        turn.pages += 1
         if changed or visit.extractor_version != self._policy.extractor_version:
             turn.add_task(key, parse_task(host.host_key, lease.url_id, row, visit, self._policy))
         return True
@@ -199,8 +200,8 @@ class Completion:
         visit: Visit,
         interval_ms: int,
     ) -> None:
-        hosts.count_status(slot.state, row.status, status)
-        row.status, row.visit, row.last_error = status, visit, ""
+        change_status(turn, slot, key, row, status)
+        row.visit, row.last_error = visit, ""
         row.version, row.attempt, row.failures, row.troubles, row.lost = lease.url_version, 0, 0, 0, 0
         requeue(turn, slot, key, row, QueueClass.REVISIT, turn.now_ms + interval_ms)
 

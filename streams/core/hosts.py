@@ -116,16 +116,12 @@ class HostState(msgspec.Struct, array_like=True, gc=False):
     paused_patterns: int = 0  # URL templates over their limit
     trap_refused: int = 0  # URLs of paused patterns that were refused
     epoch: int = 0  # of the owner that wrote this
+    rank: int = 0  # of its best URL, when the frontier looked last
+    revisit_ms: int = 0  # no known URL is due again before
 
 
 encode_host = msgspec.msgpack.Encoder().encode
 decode_host = msgspec.msgpack.Decoder(HostState).decode
-
-
-def counted(host: HostState) -> tuple[int, int, int, int, int]:
-    """(known, queued new, queued to retry, queued to revisit, pages): what the owner's totals add up."""
-    new, retry, revisit = host.queued
-    return host.known, new, retry, revisit, host.pages
 
 
 def fetching(host: HostState) -> int:
@@ -137,9 +133,15 @@ def fetching(host: HostState) -> int:
     return tokens
 
 
+def all_out(host: HostState, policy: CrawlPolicy) -> bool:
+    """No token is left: only an event can bring one back."""
+    return bool(host.in_flight) and fetching(host) >= concurrency(host, policy)
+
+
 def concurrency(host: HostState, policy: CrawlPolicy) -> int:
     """Tokens in all. A site that asks for a delay between requests is asked one at a time."""
-    if crawl_delay_ms(host):
+    robots = host.robots
+    if robots is not None and robots.crawl_delay_ms:
         return 1
     override = host.override
     if override is not None and override.concurrency is not None:
@@ -224,7 +226,8 @@ def bring_within_reach(host: HostState, now_ms: int, policy: CrawlPolicy) -> Non
 
 def take_token(host: HostState, lease_id: bytes, lease: InFlight, now_ms: int, policy: CrawlPolicy) -> None:
     """(none) → fetching."""
-    assert open_ms(host, now_ms, policy) <= now_ms, (host.host_key, now_ms)
+    assert not all_out(host, policy), (host.host_key, now_ms)
+    assert host.next_allowed_ms <= now_ms >= host.backoff_until_ms, (host.host_key, now_ms)
     assert lease_id not in host.in_flight
     host.in_flight[lease_id] = lease
     lease.policy_version, lease.delay_ms = host.policy_version, delay_ms(host, policy)
@@ -240,7 +243,9 @@ def return_token(host: HostState, lease_id: bytes, now_ms: int, policy: CrawlPol
     """fetching → (closed): the token is back and the delay starts."""
     lease = host.in_flight.pop(lease_id)
     assert not lease.storing
-    host.next_allowed_ms = max(host.next_allowed_ms, now_ms + delay_ms(host, policy))
+    opens_ms = now_ms + delay_ms(host, policy)
+    if opens_ms > host.next_allowed_ms:
+        host.next_allowed_ms = opens_ms
     return lease
 
 
@@ -265,7 +270,8 @@ def went_well(host: HostState, result: FetchResult) -> None:
     """The site answered as sites should: trouble is over, its pace grows back slowly."""
     host.trouble = 0
     host.last_error = ""
-    host.allotment = min(ALLOTMENT_FULL, host.allotment + ALLOTMENT_STEP)
+    if host.allotment < ALLOTMENT_FULL:
+        host.allotment = min(ALLOTMENT_FULL, host.allotment + ALLOTMENT_STEP)
     _observe(host, result)
 
 
@@ -324,11 +330,6 @@ def _observe(host: HostState, result: FetchResult) -> None:
     host.body_bytes += result.body_bytes
     if result.address:
         host.address = result.address
-
-
-def count_queued(host: HostState, queue: int, by: int) -> None:
-    host.queued[queue] += by
-    assert host.queued[queue] >= 0, (host.host_key, queue)
 
 
 def count_status(host: HostState, before: Status | None, now: Status) -> None:

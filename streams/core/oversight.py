@@ -209,8 +209,9 @@ class Oversight:
             dequeue(turn, slot, key, row)
             turn.rows[key] = None
             turn.dirty_rows.pop(key, None)
-            turn.writes.append((Family.URL, key, None))
+            turn.writes += [(Family.URL, key, None), (Family.SEEN, key, None)]
             slot.state.known -= 1
+            turn.known -= 1
             slot.state.statuses[row.status] -= 1
             turn.touch(slot)
         elif tail[0] == QueueClass.RETRY:

@@ -29,7 +29,7 @@ from streams.core.admit import AT_ONCE_MS, Admission, requeue, write_templates
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier
-from streams.core.hosts import NEVER_MS, HostState, counted, decode_host, encode_host
+from streams.core.hosts import NEVER_MS, HostState, decode_host, encode_host
 from streams.core.memo import Memo
 from streams.core.oversight import Oversight
 from streams.core.policy import CrawlPolicy
@@ -98,6 +98,7 @@ class Owner:
             allowed=self.oversight.blocked.allows,
             leaves_out=self.admission.leaves_out,
         )
+        self.hosts.on_drop = self.frontier.schedule.cool
         spent = reads.get(Family.OWNER, BUDGET_KEY)
         self.frontier.budget = Budget(policy.budget, None if spent is None else decode_spent(spent))
         self.sharing = self.frontier.sharing = sharing_of(reads, policy, clock_skew_ms=clock_skew_ms)
@@ -122,11 +123,13 @@ class Owner:
         for host_id_, raw in self._reads.hosts():
             state = decode_host(raw)
             self.oversight.adopted(host_id_, state)
-            self._add_totals(counted(state), (0, 0, 0, 0, 0))
+            self._add_totals(state.known, state.queued, state.pages)
             self.totals.hosts += 1
             in_time = host_rules.within_reach(state, turn.now_ms, self.policy)
             if in_time and not state.in_flight:
-                self.frontier.schedule.put(host_id_, self._look_ms(state, turn.now_ms), 0, turn.now_ms)
+                self.frontier.schedule.put(
+                    host_id_, self._look_ms(state, turn.now_ms), state.rank, turn.now_ms, cold=True
+                )
                 continue
             slot = self.hosts.slot(host_id_)
             if not in_time:
@@ -321,9 +324,10 @@ class Owner:
 
         A body that waits for the store expires late, a lease granted after it sooner: the entry moves up then.
         """
-        if not slot.state.in_flight:
-            return
-        earliest_ms = min(lease.expires_ms for lease in slot.state.in_flight.values())
+        earliest_ms = NEVER_MS
+        for lease in slot.state.in_flight.values():
+            if lease.expires_ms < earliest_ms:
+                earliest_ms = lease.expires_ms
         if earliest_ms < self._watched.get(slot.host_id, NEVER_MS):
             self._watched[slot.host_id] = earliest_ms
             heapq.heappush(self._expiries, (earliest_ms, slot.host_id))
@@ -379,30 +383,28 @@ class Owner:
             writes.append((Family.OWNER, BUDGET_KEY, self.frontier.budget.record()))
         for key, row in turn.dirty_rows.items():
             writes.append((Family.URL, key, encode_row(row)))
+        self.frontier.ahead.changed(turn.dirty_rows)
         for slot in turn.changed.values():
             self.frontier.reschedule(slot, turn.now_ms)
+        epoch = self.epoch
         for host_id_, slot in turn.touched.items():
             state = slot.state
-            state.epoch = self.epoch
-            self._count(slot)
+            state.epoch = epoch
+            if slot.new:
+                slot.new = False
+                self.totals.hosts += 1
             writes.append((Family.HOST, host_id_, encode_host(state)))
-            self._watch(slot)
+            if state.in_flight:
+                self._watch(slot)
+        self._add_totals(turn.known, turn.queued, turn.pages)
 
-    def _count(self, slot: HostSlot) -> None:
-        if slot.counted is None:
-            self.totals.hosts += 1
-        now = counted(slot.state)
-        if now != slot.counted:
-            self._add_totals(now, slot.counted or (0, 0, 0, 0, 0))
-            slot.counted = now
-
-    def _add_totals(self, now: tuple[int, ...], before: tuple[int, ...]) -> None:
+    def _add_totals(self, known: int, queued: Sequence[int], pages: int) -> None:
         totals = self.totals
-        totals.known += now[0] - before[0]
-        totals.queued_new += now[1] - before[1]
-        totals.queued_retry += now[2] - before[2]
-        totals.queued_revisit += now[3] - before[3]
-        totals.pages += now[4] - before[4]
+        totals.known += known
+        totals.queued_new += queued[0]
+        totals.queued_retry += queued[1]
+        totals.queued_revisit += queued[2]
+        totals.pages += pages
 
     def _new_lease_id(self) -> bytes:
         self._sequence += 1

@@ -19,6 +19,7 @@ from streams.core.hosts import HostState, InFlight
 from streams.core.rows import UrlRow
 from streams.core.rules.robots import RobotsRules
 from streams.core.rules.traps import TemplateCounts
+from streams.core.seen import seen_value
 from streams.core.tasks import encode_task
 
 
@@ -35,6 +36,7 @@ class Family(enum.IntEnum):
     POLICY = 7  # an operator's words and their history, see streams.core.host_policy
     GROUP = 8  # hosts and the groups that they share limits in, see streams.core.sharing
     OWNER = 9  # the owner's own small records: what it spent of the day's budget, its scope, a reading of stored bodies
+    SEEN = 10  # host_id ‖ url_id → what admission compares a link with, see streams.core.seen
 
 
 Write = tuple[Family, bytes, bytes | None]
@@ -45,6 +47,10 @@ class Reads(Protocol):
     """What the owner reads: the state as of the last commit. `None` and empty lists where nothing is."""
 
     def rows(self, keys: list[bytes]) -> list[bytes | None]: ...
+
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        """Of Family.SEEN; `keys` in order and of one host are the cheapest."""
+        ...
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
         """Tails of one class that follow `after`, in order."""
@@ -65,10 +71,10 @@ class HostSlot:
     """A host that is in memory: its durable state and what is derived from it."""
 
     __slots__ = (
-        "counted",
         "dirty",
         "hop_was_last",
         "host_id",
+        "new",
         "queue",
         "revisit_credit",
         "rows",
@@ -89,7 +95,7 @@ class HostSlot:
         self.revisit_credit = 0.0
         self.hop_was_last = False  # the last lease was a robots hop of another host
         self.dirty = False
-        self.counted: tuple[int, int, int, int, int] | None = None  # as it stands in the owner's totals; None: not yet
+        self.new = new  # not durable yet, and so not in the owner's totals
 
 
 class FetchLogEntry(msgspec.Struct, frozen=True, gc=False):
@@ -139,6 +145,8 @@ class Turn:
         self.messages: list[OwnerMessage] = []
         self.new_seeds: list[str] = []  # redirect targets of seeds: the scope grows by them
         self.counts = Counts()
+        self.queued = [0, 0, 0]  # by QueueClass: entries more or fewer than before
+        self.known = self.pages = 0  # likewise
 
     def touch(self, slot: HostSlot) -> None:
         """The host changed: its state is written with this turn, and the frontier looks at it again."""
@@ -153,3 +161,7 @@ class Turn:
     def put_row(self, key: bytes, row: UrlRow) -> None:
         self.rows[key] = row
         self.dirty_rows[key] = row
+
+    def put_seen(self, key: bytes, row: UrlRow) -> None:
+        """Of a row that changes with this turn, what links are compared with changes, too."""
+        self.writes.append((Family.SEEN, key, seen_value(row)))

@@ -25,6 +25,9 @@ class MemoryStore:
     def rows(self, keys: list[bytes]) -> list[bytes | None]:
         return [self.families[Family.URL].get(key) for key in keys]
 
+    def seen(self, keys: list[bytes]) -> list[bytes | None]:
+        return [self.families[Family.SEEN].get(key) for key in keys]
+
     def get(self, family: Family, key: bytes) -> bytes | None:
         value: bytes | None = self.families[family].get(key)
         return value
