@@ -128,7 +128,7 @@ final class BulkClient {
                     null);
             return context;
         } catch (GeneralSecurityException e) {
-            throw new ConfigException("sink: needed keys and certificates for TLS, got " + e.getMessage());
+            throw new ConfigException("connection.ssl.*: needed keys and certificates for TLS, got " + e.getMessage());
         }
     }
 

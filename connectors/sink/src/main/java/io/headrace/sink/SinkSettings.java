@@ -28,12 +28,12 @@ final class SinkSettings extends AbstractConfig {
     static final String DOCUMENT_BYTES_MAX = "document.bytes.max";
     static final String BACKOFF_MS = "retry.backoff.ms";
     static final String BACKOFF_MS_MAX = "retry.backoff.max.ms";
-    static final String TRUSTSTORE = "ssl.truststore.location";
-    static final String TRUSTSTORE_PASSWORD = "ssl.truststore.password";
-    static final String TRUSTSTORE_TYPE = "ssl.truststore.type";
-    static final String KEYSTORE = "ssl.keystore.location";
-    static final String KEYSTORE_PASSWORD = "ssl.keystore.password";
-    static final String KEYSTORE_TYPE = "ssl.keystore.type";
+    static final String TRUSTSTORE = "connection.ssl.truststore.location";
+    static final String TRUSTSTORE_PASSWORD = "connection.ssl.truststore.password";
+    static final String TRUSTSTORE_TYPE = "connection.ssl.truststore.type";
+    static final String KEYSTORE = "connection.ssl.keystore.location";
+    static final String KEYSTORE_PASSWORD = "connection.ssl.keystore.password";
+    static final String KEYSTORE_TYPE = "connection.ssl.keystore.type";
     static final String TOLERANCE = "errors.tolerance"; // Connect's own; a task sees the whole configuration
     static final String NAME = "name"; // Connect's own
     static final String TASK = "headrace.sink.task"; // set by the connector, not by a user
@@ -64,12 +64,12 @@ final class SinkSettings extends AbstractConfig {
             .define(TRUSTSTORE, Type.STRING, null, Importance.MEDIUM,
                     "File of the certificate authorities to trust; without it those that Java trusts.")
             .define(TRUSTSTORE_PASSWORD, Type.PASSWORD, null, Importance.MEDIUM, "Password of that file.")
-            .define(TRUSTSTORE_TYPE, Type.STRING, "PEM", ValidString.in("PEM", "PKCS12", "JKS"), Importance.LOW,
+            .define(TRUSTSTORE_TYPE, Type.STRING, "JKS", ValidString.in("PEM", "PKCS12", "JKS"), Importance.LOW,
                     "Form of that file.")
             .define(KEYSTORE, Type.STRING, null, Importance.MEDIUM,
                     "File of our certificate and key, for clusters that ask for one.")
             .define(KEYSTORE_PASSWORD, Type.PASSWORD, null, Importance.MEDIUM, "Password of that file and of its key.")
-            .define(KEYSTORE_TYPE, Type.STRING, "PKCS12", ValidString.in("PKCS12", "JKS"), Importance.LOW,
+            .define(KEYSTORE_TYPE, Type.STRING, "JKS", ValidString.in("PKCS12", "JKS"), Importance.LOW,
                     "Form of that file.");
 
     private final Map<String, String> raw;

@@ -2,6 +2,8 @@ package io.headrace.sink;
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
+import com.sun.net.httpserver.HttpsConfigurator;
+import com.sun.net.httpserver.HttpsServer;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -15,6 +17,7 @@ import java.util.Queue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import javax.net.ssl.SSLContext;
 
 /**
  * An index that keeps OpenSearch's rules for external versions, over real HTTP, and that fails as it is told to.
@@ -44,15 +47,27 @@ final class FakeIndex implements AutoCloseable {
     private final HttpServer server;
     private final ExecutorService threads = Executors.newCachedThreadPool();
 
+    private final String scheme;
+
     FakeIndex() throws IOException {
-        server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        this(null);
+    }
+
+    /** Over TLS when there is a context for it. */
+    FakeIndex(SSLContext tls) throws IOException {
+        InetSocketAddress address = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
+        scheme = tls == null ? "http" : "https";
+        server = tls == null ? HttpServer.create(address, 0) : HttpsServer.create(address, 0);
+        if (server instanceof HttpsServer https) {
+            https.setHttpsConfigurator(new HttpsConfigurator(tls));
+        }
         server.createContext("/", this::answer);
         server.setExecutor(threads);
         server.start();
     }
 
     String url() {
-        return "http://127.0.0.1:" + server.getAddress().getPort();
+        return scheme + "://127.0.0.1:" + server.getAddress().getPort();
     }
 
     @Override

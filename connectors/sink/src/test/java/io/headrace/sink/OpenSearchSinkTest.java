@@ -68,8 +68,8 @@ class OpenSearchSinkTest {
             {"batch.bytes", "x", "batch.bytes"},
             {"connection.username", "u", "needed both or neither"},
             {"connection.password", "p", "needed both or neither"},
-            {"ssl.truststore.type", "DER", "ssl.truststore.type"},
-            {"ssl.keystore.location", "k.p12", "ssl.keystore.password: needed with"},
+            {"connection.ssl.truststore.type", "DER", "connection.ssl.truststore.type"},
+            {"connection.ssl.keystore.location", "k.p12", "connection.ssl.keystore.password: needed with"},
             {"retry.backoff.ms", "20000", "needed at least retry.backoff.ms, 20000, got 10000"},
             {"version.header", "", "version.header"},
         };
@@ -78,14 +78,15 @@ class OpenSearchSinkTest {
             assertTrue(errors(settings).contains(one[2]), one[0] + "=" + one[1] + ": " + errors(settings));
             assertThrows(ConfigException.class, () -> new OpenSearchSink().start(settings), one[0]);
         }
-        String plain = errors(with("connection.url", "http://a:1", "ssl.truststore.location", "ca.pem"));
+        String plain = errors(with("connection.url", "http://a:1", "connection.ssl.truststore.location", "ca.pem"));
         assertTrue(plain.contains("needed an https:// URL"), plain);
     }
 
     @Test
     @DisplayName("A store that cannot be read stops the task with the file's name")
     void stores() {
-        Map<String, String> settings = with("ssl.truststore.location", "nowhere.pem");
+        Map<String, String> settings = with("connection.ssl.truststore.location", "nowhere.pem",
+                "connection.ssl.truststore.type", "PEM");
         SinkSettings read = new SinkSettings(settings);
         String message = assertThrows(ConfigException.class, () -> new BulkClient(read)).getMessage();
         assertTrue(message.contains("nowhere.pem") && message.contains("PEM"), message);
