@@ -89,7 +89,7 @@ def bad(key: str, version: int, flaw: Flaw) -> Event:
 
 
 def history(documents: int, rng: random.Random, *, bad_each: int) -> list[Event]:
-    """The lives of so many documents, mixed: updates, deletes and rebirths in order; repeats and stale versions late."""
+    """The lives of so many documents, mixed: updates, deletes, rebirths in order; repeats and stale versions late."""
     lives: list[list[Event]] = []
     for number in range(documents):
         key = f"{number:032x}"

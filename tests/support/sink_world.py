@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.support.sink_records import DOCUMENT_BYTES_MAX, Event
 
@@ -85,6 +86,10 @@ class Index:
     def make(self) -> None:
         """The index, empty."""
         self._rest.do("PUT", f"/{self.name}", json.loads((ROOT / "schemas" / "pages-index.json").read_text("utf-8")))
+
+    def drop(self) -> None:
+        """Takes it away."""
+        self._rest.do("DELETE", f"/{self.name}")
 
     def documents(self) -> dict[str, Document]:
         """All documents by id."""

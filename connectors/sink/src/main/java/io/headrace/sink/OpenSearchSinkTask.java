@@ -6,6 +6,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Deque;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -30,10 +31,12 @@ import org.slf4j.LoggerFactory;
  * <p>Connect delivers records by put(), commits offsets only of what put() returned for, and delivers the same records
  * again after a RetriableException, for ever, while the consumer stays in its group. So
  * <ol>
- *   <li>put() returns when every record is <i>settled</i>: the index has it, or something newer, or it was reported as
- *       bad. Hence Connect's own offsets are right, and preCommit() is left as it is;
+ *   <li>put() returns when every record is <i>settled</i>: the index has it, or something newer, or it is bad. Hence
+ *       Connect's own offsets are right, and preCommit() is left as it is;
  *   <li>put() does not wait for long: it throws, remembers what is settled and which request is out, and goes on from
  *       there at the next delivery. So a task that is told to stop does so at once, whatever the index does;
+ *   <li>bad records are reported last of all, as put() returns: a task that is stopped while it waits for the index has
+ *       reported none, and the next one does not report them a second time;
  *   <li>a record that is sent twice, as its answer was lost, changes nothing: its version is there (see Action).
  * </ol>
  * Several records of one id keep their order: within a bulk the index works in order, and there is one bulk at a time.
@@ -56,6 +59,20 @@ public final class OpenSearchSinkTask extends SinkTask {
 
     private record Sent(Bulk bulk, CompletableFuture<BulkClient.Answer> answer) { }
 
+    /** Connect logs each of these, once a repeat: without forty lines of where it was thrown. */
+    private static final class Again extends RetriableException {
+        private static final long serialVersionUID = 1L;
+
+        Again(String message) {
+            super(message);
+        }
+
+        @Override
+        public synchronized Throwable fillInStackTrace() {
+            return this;
+        }
+    }
+
     private final TaskCounters counters = new TaskCounters();
     private final long patienceMs;
     private SinkSettings settings;
@@ -63,6 +80,7 @@ public final class OpenSearchSinkTask extends SinkTask {
     private BulkClient client;
     private ErrantRecordReporter reporter; // null: nowhere to report to
     private final Set<Place> settled = new HashSet<>(); // of the delivery that is not through yet
+    private final Map<Place, String> bad = new HashMap<>(); // of those settled: what is wrong with them
     private Sent sent; // the request that is out
     private int recordsMax;
     private int bytesMax;
@@ -116,7 +134,9 @@ public final class OpenSearchSinkTask extends SinkTask {
             }
             rest.removeIf(record -> settled.contains(Place.of(record)));
         }
+        report(records);
         settled.clear();
+        bad.clear();
         recordsMax = settings.getInt(SinkSettings.BATCH_RECORDS);
     }
 
@@ -125,6 +145,7 @@ public final class OpenSearchSinkTask extends SinkTask {
         // Another task may have them now and begins at the committed offsets; what it repeats changes nothing.
         abandon();
         settled.removeIf(place -> partitions.contains(place.partition()));
+        bad.keySet().removeIf(place -> partitions.contains(place.partition()));
     }
 
     @Override
@@ -153,7 +174,7 @@ public final class OpenSearchSinkTask extends SinkTask {
                 actions.add(action);
                 lines.writeBytes(action.lines());
             } catch (BadRecord e) {
-                giveUp(record, e.getMessage());
+                refuse(record, e.getMessage());
             }
         }
         return new Bulk(actions, lines.toByteArray());
@@ -166,7 +187,7 @@ public final class OpenSearchSinkTask extends SinkTask {
             answer = sent.answer().get(Math.max(1, deadlineNs - System.nanoTime()), TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             context.timeout(1);
-            throw new RetriableException(taskName + ": the answer of " + client.target() + " is still awaited");
+            throw new Again(taskName + ": the answer of " + client.target() + " is still awaited");
         } catch (ExecutionException e) {
             sent = null;
             throw again("no answer: " + e.getCause());
@@ -216,7 +237,7 @@ public final class OpenSearchSinkTask extends SinkTask {
 
     private void settle(Action action, Verdict verdict) {
         if (verdict.kind() == Verdict.Kind.BAD) {
-            giveUp(action.record(), verdict.reason());
+            refuse(action.record(), verdict.reason());
             return;
         }
         settled.add(Place.of(action.record()));
@@ -240,7 +261,7 @@ public final class OpenSearchSinkTask extends SinkTask {
         } else if (status == 413 || status == 400 && isOpenSearch(answer)) {
             Action only = bulk.actions().get(0);
             if (delivered.contains(Place.of(only.record()))) {
-                giveUp(only.record(), "the index answered " + status + ": " + answer.text());
+                refuse(only.record(), "the index answered " + status + ": " + answer.text());
             }
         } else if (status == 404 || status == 408 || status == 429 || status >= 500) {
             throw again(status == 404 ? "there is no such index; make it with its mapping (headrace provision)"
@@ -264,20 +285,30 @@ public final class OpenSearchSinkTask extends SinkTask {
         }
     }
 
-    /** Reports a bad record where there is a place for it; else as errors.tolerance says. Then it is settled. */
-    private void giveUp(SinkRecord record, String reason) {
-        String message = taskName + ": record " + record.topic() + "-" + record.kafkaPartition() + "@"
-                + record.kafkaOffset() + ": " + reason;
-        if (reporter != null) {
-            LOG.debug("{}; goes to the dead letters", message);
-            reporter.report(record, new ConnectException(message)); // throws when errors.tolerance allows none
-        } else if (settings.toleratesBadRecords()) {
-            LOG.warn("{}; passed over, as errors.tolerance is all and no dead letter queue is set", message);
-        } else {
-            throw new ConnectException(message + "; correct it, or set errors.tolerance=all and a dead letter queue");
-        }
-        counters.bad.incrementAndGet();
+    private void refuse(SinkRecord record, String reason) {
         settled.add(Place.of(record));
+        bad.put(Place.of(record), reason);
+    }
+
+    /** Reports the bad records, in order, where there is a place for it; else it is as errors.tolerance says. */
+    private void report(Collection<SinkRecord> records) {
+        for (SinkRecord record : records) {
+            String reason = bad.remove(Place.of(record));
+            if (reason == null) {
+                continue;
+            }
+            String message = taskName + ": record " + record.topic() + "-" + record.kafkaPartition() + "@"
+                    + record.kafkaOffset() + ": " + reason;
+            if (reporter != null) {
+                LOG.debug("{}; goes to the dead letters", message);
+                reporter.report(record, new ConnectException(message)); // throws when errors.tolerance is none
+            } else if (settings.toleratesBadRecords()) {
+                LOG.warn("{}; passed over, as errors.tolerance is all and no dead letter queue is set", message);
+            } else {
+                throw new ConnectException(message + "; mend it, or set errors.tolerance=all and a dead letter queue");
+            }
+            counters.bad.incrementAndGet();
+        }
     }
 
     /** After a failure that may pass: how long to wait is said to Connect; full jitter, so that tasks come apart. */
@@ -295,7 +326,7 @@ public final class OpenSearchSinkTask extends SinkTask {
         }
         failures++;
         context.timeout(pause);
-        return new RetriableException(taskName + ": " + client.target() + ": " + reason);
+        return new Again(taskName + ": " + client.target() + ": " + reason);
     }
 
     private void abandon() {

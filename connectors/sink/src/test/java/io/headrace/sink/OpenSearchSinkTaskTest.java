@@ -304,6 +304,20 @@ class OpenSearchSinkTaskTest {
     }
 
     @Test
+    @DisplayName("A task that is stopped while the index is away has reported nothing that the next one reports again")
+    void reportsLast() {
+        start();
+        index.faults.add(FakeIndex.Fault.ANSWERED_503);
+        SinkRecord[] batch = {records.next(null, 1L, null), upsert("a", 1)};
+        assertThrows(RetriableException.class, () -> task.put(List.of(batch)));
+        assertEquals(List.of(), context.reported);
+        task.stop();
+        start();
+        deliver(batch);
+        assertEquals(List.of(0L), context.reported);
+    }
+
+    @Test
     @DisplayName("A topic that was made anew has the same offsets with other records: nothing is taken for settled")
     void recreatedTopic() {
         start();
