@@ -1,58 +1,68 @@
-"""Real services for the tests: started by the launcher as a user would, in a folder and on ports of this run."""
+"""Real services for the tests in this folder: started by the launcher itself, on ports of their own, ended at the end.
+
+A test asks for `fleet` and says what it needs: `fleet.up("kafka", "s3")`. What runs already costs a moment. A service
+that does not come up fails the test with the launcher's words; nothing is skipped.
+"""
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from infra.services import catalog, launcher
+from infra.services.catalog import HOST
+from infra.services.processes import is_free
 
-SHIFTS = range(2_000, 30_000, 500)  # of all ports at once, so that the services of a person who works here stay alone
-
-
-class Services:
-    """The services of this run. Those that a test names are started when first named; all are ended with the run."""
-
-    def __init__(self, data: Path, environ: dict[str, str]) -> None:
-        self.endpoints = catalog.endpoints(environ)
-        self._data = data
-        self._tools = launcher.Tools(environ=environ)
-        self._pids: dict[str, int] = {}
-
-    def up(self, *names: str) -> None:
-        """Starts those that do not run, with what they need. A service that does not come up fails the test."""
-        running = launcher.up(names, data=self._data, tools=self._tools)
-        self._pids |= {name: each.pid for name, each in running.items()}
-
-    def kill(self, name: str) -> None:
-        """kill -9, as a machine does when it has no memory left."""
-        os.kill(self._pids[name], signal.SIGKILL)
-
-    def log(self, name: str) -> str:
-        """The end of its log."""
-        return "\n".join(launcher.logs(name, data=self._data, lines=5_000))
-
-    def down(self) -> None:
-        """Ends all."""
-        launcher.down(data=self._data, tools=self._tools)
+# Beside a person's own services, and beside another test run: the first hundred whose ports are all free.
+_OFFSETS = range(2_000, 3_200, 100)
 
 
-@pytest.fixture(scope="session")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    """The services of the whole run, none of them started yet."""
-    shift = next(shift for shift in SHIFTS if all(_is_free(port + shift) for port in catalog.PORTS.values()))
-    made = Services(tmp_path_factory.mktemp("services"), dict(os.environ) | {"HEADRACE_PORTS": f"+{shift}"})
+class Fleet:
+    """The services of this test run. While it stands, `catalog.endpoints()` and `catalog.ports()` are theirs."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.said: list[str] = []
+
+    def up(self, *names: str, fresh: bool = False) -> dict[str, str]:
+        """Bring up the named services, all without names. Their endpoints."""
+        running = launcher.up(names, data=self.data, fresh=fresh, say=self._say)
+        return {name: one.endpoint for name, one in running.items()}
+
+    def down(self, *names: str) -> list[str]:
+        """End the named services, and who needs them; all without names."""
+        return launcher.down(names, data=self.data, say=self._say)
+
+    def status(self) -> Mapping[str, launcher.State]:
+        return {one.name: one for one in launcher.status(data=self.data)}
+
+    def _say(self, line: str) -> None:
+        self.said.append(line)
+        print(line, flush=True)  # shown by pytest when the test fails
+
+
+@pytest.fixture(scope="package")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Nothing runs yet; what the tests bring up is shared by them all and ended after the last."""
+    environment = pytest.MonkeyPatch()
+    environment.setenv("HEADRACE_PORTS", f"+{_offset()}")
+    fleet = Fleet(tmp_path_factory.mktemp("services"))
     try:
-        yield made
+        yield fleet
     finally:
-        made.down()
+        fleet.down()
+        environment.undo()
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((catalog.HOST, port)) != 0
+def _offset() -> int:
+    outside = {name: value for name, value in os.environ.items() if name != "HEADRACE_PORTS"}
+    for offset in _OFFSETS:
+        ports = catalog.ports({**outside, "HEADRACE_PORTS": f"+{offset}"})
+        if all(is_free(HOST, port) for port in ports.values()):
+            return offset
+    raise AssertionError(
+        f"no {len(catalog.PORTS)} free ports for the services of the tests at any offset of {_OFFSETS}"
+    )
