@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from tests.services.conftest import Services
+from infra.services import launcher
+from tests.services.conftest import Fleet
 from tests.support.sink_records import Event, Flaw, bad, expected, good, history
 from tests.support.sink_world import Broker, Connector, Document, Index, Place, until
 
@@ -21,25 +24,38 @@ STOP_S_MAX = 10.0  # Connect gives a task 5 s to end by itself; the rest is its 
 class World:
     """A topic, an index and a connector between them, all of one test."""
 
-    def __init__(self, services: Services) -> None:
-        self.services = services
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.endpoints = fleet.up("connect", "opensearch")
         self.name = f"pages-{uuid.uuid4().hex[:8]}"
-        self.broker = Broker(services.endpoints["kafka"])
-        self.index = Index(services.endpoints["opensearch"], self.name)
+        self.broker = Broker(self.endpoints["kafka"])
+        self.index = Index(self.endpoints["opensearch"], self.name)
         self.sent: list[Event] = []
         self.connectors: list[Connector] = []
 
     def connector(self, name: str = "") -> Connector:
         """One that reads the topic from its beginning."""
         made = Connector(
-            self.services.endpoints["connect"],
-            self.services.endpoints["opensearch"],
+            self.endpoints["connect"],
+            self.endpoints["opensearch"],
             f"{self.name}{name}",
             topic=self.name,
             index=self.name,
         )
         self.connectors.append(made)
         return made
+
+    def kill_index(self) -> None:
+        """kill -9, as a machine does that has no memory left."""
+        os.kill(self._fleet.status()["opensearch"].pid, signal.SIGKILL)
+
+    def revive_index(self) -> None:
+        """Starts it again on what it had on disk."""
+        self._fleet.up("opensearch")
+
+    def connect_said(self) -> str:
+        """The end of Connect's log."""
+        return "\n".join(launcher.logs("connect", data=self._fleet.data, lines=2_000))
 
     def send(self, events: list[Event]) -> Counter[Place]:
         """Sends them; the places of the bad ones."""
@@ -55,10 +71,9 @@ class World:
 
 
 @pytest.fixture
-def world(services: Services) -> Iterator[World]:
+def world(fleet: Fleet) -> Iterator[World]:
     """A world of its own for each test, taken down at its end."""
-    services.up("connect", "opensearch")
-    made = World(services)
+    made = World(fleet)
     made.broker.make_topic(made.name)
     made.index.make()
     yield made
@@ -78,11 +93,11 @@ def test_the_index_is_what_was_sent(world: World) -> None:
     connector.start()
     bad_places = world.send(events[:half])
     until("the index takes records", lambda: world.index.writes() > half // 3)
-    world.services.kill("opensearch")
+    world.kill_index()
     bad_places += world.send(events[half:])
     assert connector.stop() < STOP_S_MAX, "a task that repeats has to let itself be stopped"
     connector.resume()
-    world.services.up("opensearch")
+    world.revive_index()
     world.broker.await_read(connector.name, world.name)
     found = world.holds()
     assert len(found) > DOCUMENTS * 0.6
@@ -112,12 +127,12 @@ def test_the_index_is_what_was_sent(world: World) -> None:
 
 def test_a_missing_index_waits(world: World) -> None:
     """A sink that was started before the index was made waits for it, and lets OpenSearch make none by itself."""
-    late = Index(world.services.endpoints["opensearch"], f"{world.name}-late")
+    late = Index(world.endpoints["opensearch"], f"{world.name}-late")
     connector = world.connector()
     connector.config["index"] = late.name
     connector.start()
     world.send([good("a", 1), good("b", 1, delete=True), bad("c", 1, Flaw.WRONG_TYPE)])
-    until("the first failures", lambda: "there is no such index" in world.services.log("connect"))
+    until("the first failures", lambda: "there is no such index" in world.connect_said())
     assert late.written() is None
     late.make()
     world.broker.await_read(connector.name, world.name)
