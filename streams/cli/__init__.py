@@ -20,12 +20,16 @@ __all__ = ["VERBS", "Verb", "main"]
 
 
 class Verb(NamedTuple):
-    """A word of the command line. `form` is what follows it in the table."""
+    """A word of the command line. `form` is what follows it in the table.
+
+    `fleet` says that it needs the fleet's packages, which `infra/headrace` then sets up.
+    """
 
     name: str
     module: str
     form: str
     summary: str
+    fleet: bool = False
 
 
 VERBS = (
