@@ -22,7 +22,7 @@ OWNER_TABLE = "hosts"
 OWNER_CHANGELOG = f"{OWNER_APP}-{OWNER_TABLE}-changelog"  # as Faust names a table's changelog
 INDEX_DEAD_LETTERS = "index-dead-letters"
 
-# Our batches end at 900 KiB (`MESSAGE_BYTES_MAX`); this is Kafka's own default, said aloud because a broker's may differ.
+# Our batches end at 900 KiB (`MESSAGE_BYTES_MAX`); this is Kafka's own default, said aloud: a broker's may differ.
 MESSAGE_BYTES = 1_048_588
 DOCUMENT_BYTES_MAX = 8 * MESSAGE_BYTES  # 4 MiB of text (`ParseLimits.text_bytes_max`), and room for JSON's escapes
 PARTITIONS_INDEX = 64  # bounds the sink's tasks, 1,500 documents/s each; may grow at any time

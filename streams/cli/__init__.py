@@ -50,6 +50,14 @@ VERBS = (
     Verb(
         "simulate", "streams.cli.simulate", "[--seeds N]", "crawl a made-up web in virtual time, with faults everywhere"
     ),
+    Verb(
+        "provision",
+        "streams.cli.provision",
+        "[--only PART,...]",
+        "make topics, tables, bucket, index and connector for a fleet",
+        fleet=True,
+    ),
+    Verb("size", "streams.cli.size", "[PROFILE]", "what a fleet of a given load needs, with the arithmetic"),
     Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
     Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),
 )
