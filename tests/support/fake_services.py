@@ -136,11 +136,11 @@ class FakeOpenSearch:
             self.mappings = body["mappings"]
         return Answer(200, {"acknowledged": True})
 
-    def _nested(self) -> dict[str, Any]:
+    def _nested(self) -> Any:
         nested: Any = {"uuid": "x", "creation_date": "1"}
         for key, value in self.settings.items():
             *path, last = key.split(".")
-            at = nested
+            at: Any = nested
             for part in path:
                 at = at.setdefault(part, {})
             at[last] = value
@@ -148,7 +148,7 @@ class FakeOpenSearch:
 
 
 def _worded(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    said = {}
+    said: dict[str, Any] = {}
     for key, value in mapping.items():
         if isinstance(value, dict):
             said[key] = _worded(value)
