@@ -65,7 +65,9 @@ __all__ = [
 ]
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
-ENVIRONMENT_OTHERS = frozenset({"HEADRACE_VENV", "HEADRACE_PYTHON"})  # the launcher's, no settings of a crawl
+ENVIRONMENT_OTHERS = frozenset(  # the launchers', no settings of a crawl
+    f"HEADRACE_{name}" for name in ("VENV", "PYTHON", "CACHE", "SERVICES", "PORTS", "JAVA")
+)
 FILE_NAME = "headrace.toml"
 NUMBER_MAX = 1 << 53  # what every JSON reader still holds exactly
 

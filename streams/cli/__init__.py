@@ -51,6 +51,13 @@ VERBS = (
         "simulate", "streams.cli.simulate", "[--seeds N]", "crawl a made-up web in virtual time, with faults everywhere"
     ),
     Verb(
+        "services",
+        "streams.cli.services",
+        "up|down|status|logs [NAME...]",
+        "the fleet's servers on this machine: Kafka, Cassandra, S3, Connect, OpenSearch",
+        fleet=True,
+    ),
+    Verb(
         "provision",
         "streams.cli.provision",
         "[--only PART,...]",
