@@ -182,7 +182,7 @@ MEANINGS = {
     "fleet.opensearch": "URL of OpenSearch, as we and the sink reach it",
     "fleet.opensearch_user": "user for basic authentication; none: no login",
     "fleet.opensearch_password": "password",
-    "fleet.opensearch_ca": "PEM file of the authority that signed its certificate; none: the system's",
+    "fleet.opensearch_ca": "PEM file of its authority, at this path on Connect's machines, too; none: the system's",
     "fleet.index": "index of the documents",
     "fleet.index_shards": "primary shards of the index, for ever; a shard holds some ten million pages well",
     "fleet.index_replicas": "copies of each shard beside the first",

@@ -16,6 +16,7 @@ from schemas import records
 PARTITIONS = 1_024  # fixed when the topics are provisioned: another number sends hosts to other owners
 PARTITIONS_SMALL = 4  # for tests and single machines
 _DAY_MS = 86_400_000
+_BULK_MS = 3 * _DAY_MS  # links, pages and documents are nine tenths of the disk, and can be made again from the bodies
 
 OWNER_APP = "headrace-owner"  # the owner's Faust app id, which is its consumer group
 OWNER_TABLE = "hosts"
@@ -24,7 +25,7 @@ INDEX_DEAD_LETTERS = "index-dead-letters"
 
 # Our batches end at 900 KiB (`MESSAGE_BYTES_MAX`); this is Kafka's own default, said aloud: a broker's may differ.
 MESSAGE_BYTES = 1_048_588
-DOCUMENT_BYTES_MAX = 8 * MESSAGE_BYTES  # 4 MiB of text (`ParseLimits.text_bytes_max`), and room for JSON's escapes
+DOCUMENT_BYTES_MAX = 2 * MESSAGE_BYTES  # the sink takes documents of 1 MiB; a refused one has its reason as headers
 PARTITIONS_INDEX = 64  # bounds the sink's tasks, 1,500 documents/s each; may grow at any time
 
 
@@ -72,6 +73,7 @@ TOPICS = {
             record=records.DiscoveredUrl,
             producers=("seed producer", "sitemap producer", "route", "admit", "complete"),
             group=Group.OWNER,
+            retention_ms=_BULK_MS,
             foreign_json=True,
         ),
         Topic(
@@ -109,6 +111,7 @@ TOPICS = {
             record=records.ParsedPage,
             producers=("parse",),
             group=Group.ROUTE,
+            retention_ms=_BULK_MS,
         ),
         Topic(
             name="index-events",
@@ -116,6 +119,7 @@ TOPICS = {
             record=records.IndexEvent,
             producers=("index",),
             group=Group.SINK,
+            retention_ms=_BULK_MS,
             batched=False,  # one document a message; a null value deletes
             co_partitioned=False,  # documents carry their version, so their order over partitions means nothing
             partitions=PARTITIONS_INDEX,

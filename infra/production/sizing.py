@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from schemas.topics import INNER_TOPICS, TOPICS
 
-__all__ = ["Figure", "Figures", "Line", "Sizing", "markdown", "read", "size"]
+__all__ = ["FIGURES", "Figure", "Figures", "Line", "Sizing", "markdown", "read", "size"]
 
+FIGURES = Path(__file__).with_name("figures.toml")
 _DAY_S = 86_400
 _DAY_MS = 86_400_000
 CHANGELOG_SURPLUS = 3  # what compaction has not reached yet, beside what it left
@@ -105,11 +107,10 @@ def show(value: float, unit: str) -> str:
 
 
 def _digits(value: float) -> str:
-    if value >= 1e9:
-        return f"{_digits(value / 1e9)} billion"
-    if value >= 1e6:
-        return f"{_digits(value / 1e6)} million"
-    if value >= 100 or value == int(value):
+    for word, scale in (("billion", 1e9), ("million", 1e6)):
+        if value >= scale * 0.9995:  # what three digits round up to it
+            return f"{_digits(value / scale)} {word}"
+    if value >= 99.95 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
@@ -184,12 +185,12 @@ def _kafka(f: Figures) -> list[Line]:
             f"{copies:.0f} x ({show(kept, 'B')} by each topic's retention + {show(changelog, 'B')} of changelog,"
             f" {CHANGELOG_SURPLUS} days' worth)",
         ),
-        Line("partitions with copies", partitions, "", f"{same} topics x {f['partitions']:.0f} x {copies:.0f}"),
+        Line("partitions with copies", partitions, "", f"{same} topics x {f['partitions']:,.0f} x {copies:.0f}"),
         Line(
             "commits",
             min(f["partitions"] * 1_000 / f["group_ms"], 3 * f["fetches_peak"]),
             "/s",
-            f"{f['partitions']:.0f} partitions, one each {f['group_ms']:.0f} ms",
+            f"{f['partitions']:,.0f} partitions, one each {f['group_ms']:.0f} ms",
         ),
         Line(
             "brokers",
@@ -259,12 +260,12 @@ def _owner(f: Figures) -> list[Line]:
             f" {admitted / 1e6:.1f} admissions, {rows / 1e6:.1f} rows",
         ),
         Line("workers", workers, "", f"one core each, {f['utilization']:.0%} busy"),
-        Line("partitions a worker", f["partitions"] / workers, "", f"{f['partitions']:.0f} / {workers}"),
+        Line("partitions a worker", f["partitions"] / workers, "", f"{f['partitions']:,.0f} / {workers}"),
         Line(
             "disk a worker",
             2 * index / workers,
             "B",
-            f"{show(f['known_urls'], 'URLs')} x {show(f['index_entry_bytes'], 'B')} / {workers}, twice while it is rebuilt",
+            f"{show(f['known_urls'], 'URLs')} x {show(f['index_entry_bytes'], 'B')} / {workers}, twice while rebuilt",
         ),
     ]
 

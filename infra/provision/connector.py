@@ -30,6 +30,8 @@ def wanted_connector(document: Mapping[str, Any], fleet: Fleet) -> tuple[str, di
     config["index"] = fleet.index
     if fleet.opensearch_user:
         config |= {"connection.username": fleet.opensearch_user, "connection.password": fleet.opensearch_password}
+    if fleet.opensearch_ca:
+        config |= {"connection.ssl.truststore.location": fleet.opensearch_ca, "connection.ssl.truststore.type": "PEM"}
     config["errors.deadletterqueue.topic.replication.factor"] = str(fleet.replication)
     return str(document["name"]), config
 

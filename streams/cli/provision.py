@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -42,13 +43,17 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     fleet = _fleet(arguments, shell)
     verdicts: Counter[Verdict] = Counter()
     away = 0
+    remedies: set[str] = set()
     for part, said in provision(fleet, only, dry_run=arguments.dry_run):
         if isinstance(said, CrawlError):
             away += 1
             _show_error(part, said, shell, as_json=arguments.json)
         else:
             verdicts[said.verdict] += 1
-            _show(part, said, shell, as_json=arguments.json, dry_run=arguments.dry_run)
+            if arguments.json:
+                _show_json(part, said, shell, dry_run=arguments.dry_run)
+            else:
+                _show(said, shell, remedies, dry_run=arguments.dry_run)
     if not arguments.json:
         shell.say(_sum(verdicts, away, dry_run=arguments.dry_run))
     return EXIT_FAILED if away or verdicts[Verdict.REFUSED] else EXIT_DONE
@@ -71,16 +76,20 @@ def _fleet(arguments: argparse.Namespace, shell: Shell) -> Fleet:
     return load(config=arguments.config, environ=shell.environ, flags=flags).fleet
 
 
-def _show(part: str, step: Step, shell: Shell, *, as_json: bool, dry_run: bool) -> None:
-    if as_json:
-        fields = {"part": part, "thing": step.thing, "verdict": step.verdict.value, "detail": step.detail}
-        fields |= {"remedy": step.remedy} if step.remedy else {}
-        shell.print(msgspec.json.encode(fields | ({"dry_run": True} if dry_run else {})).decode())
-        return
+def _show_json(part: str, step: Step, shell: Shell, *, dry_run: bool) -> None:
+    fields = {"part": part, "thing": step.thing, "verdict": step.verdict.value, "detail": step.detail}
+    fields |= {"remedy": step.remedy} if step.remedy else {}
+    shell.print(msgspec.json.encode(fields | ({"dry_run": True} if dry_run else {})).decode())
+
+
+def _show(step: Step, shell: Shell, remedies: set[str], *, dry_run: bool) -> None:
+    """`remedies`: those said already; eleven topics of one wrong count have one remedy."""
     words = {Verdict.MADE: "would make", Verdict.CHANGED: "would change"} if dry_run else {}
     shell.print(f"{words.get(step.verdict, step.verdict.value):<12}  {step.thing:<38}  {step.detail}".rstrip())
-    if step.remedy:
-        shell.print(f"{'':<12}  {step.remedy}")
+    if step.remedy and step.remedy not in remedies:
+        remedies.add(step.remedy)
+        for line in textwrap.wrap(step.remedy, 104, break_long_words=False, break_on_hyphens=False):
+            shell.print(f"{'':<12}  {line}")
 
 
 def _show_error(part: str, error: CrawlError, shell: Shell, *, as_json: bool) -> None:
