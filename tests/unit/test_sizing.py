@@ -54,8 +54,9 @@ def test_a_small_fleet_by_hand() -> None:
     assert sized.value("cassandra", "rows written at peak") == 200 + 100
     assert sized.value("cassandra", "disk") == 1e6 * 200 * 3
     assert sized.value("cassandra", "nodes") == 4  # as many as copies, and one more
-    # 200 pairs of 82 us, 2,000 links of 10.2 us, 100 admissions of 27 us, 500 rows of 50 us
-    assert sized.value("owner", "cores at work") == pytest.approx(0.0164 + 0.0204 + 0.0027 + 0.025)
+    # 200 pairs of 82 us, 2,000 links of 10.2, 100 admissions of 27, 300 rows written of 140, 200 read of 291
+    assert sized.value("owner", "cores at work") == pytest.approx(0.0164 + 0.0204 + 0.0027 + 0.042 + 0.0582)
+    assert sized.value("cassandra", "cores at work") == pytest.approx(300 * 3 / 2_800 + 200 * 2 / 1_326)
     assert sized.value("owner", "workers") == 1
     assert sized.value("fetch", "CPU a fetch") == pytest.approx(250 + 360 + 750)
     assert sized.value("kafka", "commits") == 16  # 8 partitions, twice a second
