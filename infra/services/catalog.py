@@ -76,13 +76,17 @@ class Bundle(NamedTuple):
 
 
 class Service(NamedTuple):
-    """One server process. `java` is the first and last major version that it runs on, None when it needs none."""
+    """One server process. `java` is the first and last major version that it runs on, None when it needs none.
+
+    `stop_s` is how long it may take to end after SIGTERM, before SIGKILL.
+    """
 
     name: str
     title: str
     bundle: Bundle
     java: tuple[int, int] | None
     heap_mb: int
+    stop_s: float = 40.0  # SeaweedFS waits 15 s for subscribers of its own
     needs: tuple[str, ...] = ()
     optional: bool = False  # started only when named
 
@@ -133,7 +137,8 @@ SERVICES: Mapping[str, Service] = {
         Service("s3", "SeaweedFS (S3)", _SEAWEEDFS, java=None, heap_mb=0),
         # OpenSearch 2 asks for the security manager, which Java 24 no longer has.
         Service("opensearch", "OpenSearch", _OPENSEARCH, java=(17, 23), heap_mb=512),
-        Service("connect", "Kafka Connect", _KAFKA, java=(17, _LATEST), heap_mb=384, needs=("kafka",)),
+        # It ends in 2 s or never: Connect and its Jetty both stop the web server, and may wait for each other (0082).
+        Service("connect", "Kafka Connect", _KAFKA, java=(17, _LATEST), heap_mb=384, stop_s=10.0, needs=("kafka",)),
         Service("registry", "Apicurio Registry", _REGISTRY, java=(21, _LATEST), heap_mb=256, optional=True),
     )
 }

@@ -33,7 +33,6 @@ from infra.services.processes import end, identity, is_free, listener, rss_mb, s
 __all__ = ["Running", "State", "Tools", "data_folder", "down", "logs", "status", "up"]
 
 READY_S = 180.0  # Cassandra took 27 s on two busy cores
-STOP_S = 40.0  # SeaweedFS took 18 s
 LOOK_S = 0.25  # between two questions to a service that does not answer yet
 TAIL_LINES = 12
 
@@ -68,7 +67,7 @@ class Tools(NamedTuple):
     ask: Callable[[str, Mapping[str, int], Path], None] = ready.ask
     environ: Mapping[str, str] = os.environ
     ready_s: float = READY_S
-    stop_s: float = STOP_S
+    stop_s: float | None = None  # in place of each service's own
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -174,7 +173,7 @@ def _must_start(place: Place, say: Callable[[str], None], tools: Tools) -> bool:
         )
     if record.programs != _programs(place):
         say(f"{name}: ending pid {record.who.pid}, which runs older programs")
-        end(record.who, patience_s=tools.stop_s)
+        end(record.who, patience_s=_patience_s(name, tools))
         folder.forget()
         return True
     return False
@@ -214,15 +213,34 @@ def _start(places: Sequence[Place], starting: Sequence[Place], say: Callable[[st
         _bring(place, place.service.name in new, stop, say, tools)
         answers[place.service.name].set()
 
-    with ThreadPoolExecutor(len(places)) as pool:
-        futures = [pool.submit(bring, place) for place in places]
+    # The pool forgets a thread when a Ctrl-C falls into its start; so we count ourselves who is at work.
+    at_work = 0
+    changed = threading.Condition()
+
+    def work(place: Place) -> None:
+        nonlocal at_work
+        with changed:
+            if stop.is_set():
+                return
+            at_work += 1
         try:
-            _first_failure(futures)
-        except BaseException:  # a Ctrl-C, too: nothing may be left half up
+            bring(place)
+        finally:
+            with changed:
+                at_work -= 1
+                changed.notify()
+
+    pool = ThreadPoolExecutor(len(places))
+    try:
+        _first_failure([pool.submit(work, place) for place in places])
+    except BaseException:  # a Ctrl-C, too, at whichever of these steps: nothing may be left half up
+        with changed:
             stop.set()
-            wait(futures)
-            _end(_in_order_of_ending(new), places[0].folder.parent, say, tools)
-            raise
+            changed.wait_for(lambda: at_work == 0)
+        _end(_in_order_of_ending(new), places[0].folder.parent, say, tools)
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _first_failure(futures: Sequence[Future[None]]) -> None:
@@ -248,23 +266,22 @@ def _bring(place: Place, start: bool, stop: threading.Event, say: Callable[[str]
         if who is None:
             raise _died(place)
         folder.keep(Record(who, place.own, _programs(place)))
-    reason = "it was not asked yet"
-    while not stop.wait(LOOK_S):
+    while not stop.is_set():
         if folder.running() is None:
             raise _died(place)
         try:
             tools.ask(name, place.ports, place.folder)
         except ready.NotReadyError as error:
-            reason = str(error)
+            if time.monotonic() - began > tools.ready_s:
+                raise ServiceError(
+                    f"{name} did not answer within {tools.ready_s:.0f} s: {error}; its log: {folder.log}; "
+                    "a busy machine may need a second try, otherwise mend what the log says"
+                ) from error
         else:
             if start:
                 say(f"{name}: ready after {time.monotonic() - began:.1f} s")
             return
-        if time.monotonic() - began > tools.ready_s:
-            raise ServiceError(
-                f"{name} did not answer within {tools.ready_s:.0f} s: {reason}; its log: {folder.log}; "
-                "a busy machine may need a second try, otherwise mend what the log says"
-            )
+        stop.wait(LOOK_S)
 
 
 def _run_first(place: Place, command: Command, tools: Tools) -> None:
@@ -315,17 +332,21 @@ def _end(names: Sequence[str], data: Path, say: Callable[[str], None], tools: To
     levels = [[name for name in names if catalog.SERVICES[name].needs], names]
     for level in levels:
         records = {name: ServiceFolder(data, name).running() for name in level}
-        running = {name: record for name, record in records.items() if record is not None}
-        if running:
-            with ThreadPoolExecutor(len(running)) as pool:
-                ends = pool.map(lambda record: end(record.who, patience_s=tools.stop_s), running.values())
-                for (name, record), gently in zip(running.items(), ends, strict=True):
-                    by = "" if gently else f" by SIGKILL: it had not ended {tools.stop_s:.0f} s after SIGTERM"
-                    say(f"{name}: ended pid {record.who.pid}{by}")
+        running = {name: record.who for name, record in records.items() if record is not None}
+        with ThreadPoolExecutor(len(catalog.SERVICES)) as pool:
+            waits = [_patience_s(name, tools) for name in running]
+            ends = pool.map(lambda who, patience_s: end(who, patience_s=patience_s), running.values(), waits)
+            for name, patience_s, gently in zip(running, waits, ends, strict=True):
+                by = "" if gently else f" by SIGKILL: it had not ended {patience_s:g} s after SIGTERM"
+                say(f"{name}: ended pid {running[name].pid}{by}")
         ran += running
         for name in level:
             ServiceFolder(data, name).forget()
     return ran
+
+
+def _patience_s(name: str, tools: Tools) -> float:
+    return catalog.SERVICES[name].stop_s if tools.stop_s is None else tools.stop_s
 
 
 def _with_dependants(names: Iterable[str]) -> list[str]:

@@ -8,17 +8,19 @@ no signal can reach a successor.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Identity", "Listener", "end", "identity", "is_alive", "is_free", "listener", "rss_mb", "spawn"]
+__all__ = ["Identity", "Listener", "end", "identity", "is_alive", "is_free", "listener", "listeners", "rss_mb", "spawn"]
 
 # We stay the parent of what we start until we exit; who is not waited for stays as a zombie. Popen objects are kept so
 # that none is collected, with a warning, while its process runs.
@@ -118,30 +120,49 @@ def is_free(host: str, port: int) -> bool:
 
 def listener(port: int) -> Listener | None:
     """Who holds the port, None when nobody listens. Another user's process cannot be named: pid 0."""
-    inodes = _listening(port)
-    if not inodes:
+    holders = [pid for _, held, pid in listeners() if held == port]
+    if not holders:
         return None
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):  # it ended, or is not ours to look into
-            for link in (folder / "fd").iterdir():
-                if os.readlink(link) in inodes:
-                    words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                    return Listener(int(folder.name), words[:60])
-    return Listener(0, "")
+    pid = max(holders)
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        words = ""
+    return Listener(pid, words[:60])
 
 
-def _listening(port: int) -> set[str]:
-    """`socket:[INODE]` of every TCP socket that listens on the port, on whichever address."""
-    found = set()
+def listeners() -> list[tuple[str, int, int]]:
+    """Every TCP socket that listens: its address, its port, and the pid that holds it, 0 where that cannot be seen."""
+    holders = _holders()
+    found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):  # no IPv6
             for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
                 fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add(f"socket:[{fields[9]}]")
+                address, _, port = fields[1].rpartition(":")
+                if fields[3] == "0A":
+                    found.append((_address(address), int(port, 16), holders.get(f"socket:[{fields[9]}]", 0)))
     return found
+
+
+def _holders() -> dict[str, int]:
+    """The pid that has each socket open, by `socket:[INODE]`, as far as we may look."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):  # it ended, or is not ours to look into
+                for link in (folder / "fd").iterdir():
+                    with contextlib.suppress(OSError):  # closed meanwhile
+                        found[os.readlink(link)] = int(folder.name)
+    return found
+
+
+def _address(words: str) -> str:
+    """An address as /proc/net/tcp has it: 32-bit words in the machine's order, in hexadecimal."""
+    raw = b"".join(int(words[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(words), 8))
+    address = ipaddress.ip_address(raw)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def _wait(handle: int, patience_s: float | None) -> bool:

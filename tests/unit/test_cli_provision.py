@@ -13,7 +13,7 @@ from infra.provision.steps import ServiceAway, Step, carry_out
 from infra.settings_fleet import Fleet
 from streams.cli import main
 from tests.support.fake_engine import Captured
-from tests.support.fake_services import FakeKafka
+from tests.support.fake_clusters import FakeKafka
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from infra.provision.steps import Step, Verdict, carry_out
 from infra.settings_fleet import Fleet
 from schemas.topics import INDEX_DEAD_LETTERS, OWNER_CHANGELOG, TOPICS
 from streams.core.failures import CrawlError
-from tests.support.fake_services import FakeCassandra, FakeConnect, FakeKafka, FakeOpenSearch, FakeStore
+from tests.support.fake_clusters import FakeCassandra, FakeConnect, FakeKafka, FakeOpenSearch, FakeStore
 
 INDEX = {
     "settings": {"index": {"gc_deletes": "7d"}, "analysis": {"analyzer": {"page": {"type": "standard"}}}},
