@@ -36,7 +36,6 @@ class ServiceAway(CrawlError):
     """A service gave no answer, or would not let us in. Nothing that it keeps was changed by this call."""
 
     def __init__(self, service: str, address: str, came: str, remedy: str) -> None:
-        self.service = service
         super().__init__(f"{service} at {address}: needed an answer, got {came}; {remedy}", EXIT_FAILED)
 
 

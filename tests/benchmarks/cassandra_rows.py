@@ -1,10 +1,11 @@
 """What URL rows cost in Cassandra: by the number of buckets, by compression, and to the client.
 
-    python -m tests.benchmarks.cassandra_rows --flush "nodetool flush" --data DIR
+    python -m tests.benchmarks.cassandra_rows --settle "sh -c 'nodetool flush && nodetool compact'" --data DIR
 
 Writes go as the owner's would: prepared, unlogged batches within a partition, stamped, 64 in flight. A page names 20
-new URLs of its host. `--flush` is a command that flushes all memtables, `--data` the node's data folder: with both, the
-bytes a row on disk are measured, too. The keyspace `headrace_bench` is made and dropped.
+new URLs of its host. `--settle` is a command that flushes and compacts (a flush alone writes LZ4, whatever the table
+says: `flush_compression: fast`), `--data` the node's data folder: with both, the bytes a row on disk are measured, too.
+The keyspace `headrace_bench` is made and dropped.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pages", type=int, default=1_000)
     parser.add_argument("--rows", type=int, default=100_000, help="for bytes on disk")
-    parser.add_argument("--flush", default="")
+    parser.add_argument("--settle", default="")
     parser.add_argument("--data", type=Path)
     arguments = parser.parse_args()
     cluster = open_cluster(load().fleet)
@@ -58,7 +59,7 @@ def main() -> None:
         for buckets in (1, 4, 16, 64):
             _admissions(session, buckets, arguments.pages)
         _single(session, arguments.pages * 10)
-        if arguments.flush and arguments.data:
+        if arguments.settle and arguments.data:
             for compression in COMPRESSIONS:
                 _disk(session, compression, arguments)
     finally:
@@ -96,7 +97,7 @@ def _disk(session: Session, compression: str, arguments: argparse.Namespace) -> 
     some = [one for _ in range(arguments.rows // LINKS) for one in _page(dice)]
     batches = [batch for at in range(0, len(some), 2_000) for batch in _by_bucket(some[at : at + 2_000], 1)]
     execute_concurrent(session, [_batch(insert, batch, 16) for batch in batches], concurrency=64)
-    subprocess.run(shlex.split(arguments.flush), check=True, capture_output=True)
+    subprocess.run(shlex.split(arguments.settle), check=True, capture_output=True)
     size = sum(path.stat().st_size for path in arguments.data.glob(f"**/{KEYSPACE}/{name}-*/*.db"))
     print(f"{compression:<85}{size / len(some):>8.0f} bytes a row on disk")
 

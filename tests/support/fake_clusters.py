@@ -130,6 +130,9 @@ class FakeOpenSearch:
         if path == f"/{self.name}/_settings":
             self.settings |= body["index"]
         elif path == f"/{self.name}/_mapping":
+            for name, field in body.get("properties", {}).items():
+                if "type" not in field and "properties" not in field:
+                    return Answer(400, {"error": {"reason": f"No type specified for field [{name}]"}})
             _lay_over(self.mappings, body)
         else:
             self.name, self.settings = path.strip("/"), dict(body["settings"]["index"])

@@ -12,8 +12,8 @@ from infra.provision import everything, topics
 from infra.provision.steps import ServiceAway, Step, carry_out
 from infra.settings_fleet import Fleet
 from streams.cli import main
-from tests.support.fake_engine import Captured
 from tests.support.fake_clusters import FakeKafka
+from tests.support.fake_engine import Captured
 
 
 @pytest.fixture
