@@ -55,6 +55,7 @@ METRICS = {
         Metric("headrace_grants_stopped", _GAUGE, "1 while nothing is granted, by what stops it", ("limit",)),
         Metric("headrace_backlog_urls", _GAUGE, "URLs that may be fetched now", ("priority",)),
         Metric("headrace_robots_age_seconds", _HISTOGRAM, "of the robots.txt that a grant rested on"),
+        Metric("headrace_urls_total", _COUNTER, "URLs discovered, by new, known or refused", ("answer",)),
         Metric("headrace_trap_patterns_paused_total", _COUNTER, "URL patterns paused as endless"),
         # fetch and store
         Metric("headrace_fetches_total", _COUNTER, "requests sent, by what came", ("outcome", "status")),
@@ -66,6 +67,7 @@ METRICS = {
             "requests that the judge found amiss",
             ("rule",),
         ),
+        Metric("headrace_bodies_total", _COUNTER, "bodies stored: new, or a revisit of the same bytes", ("kind",)),
         Metric("headrace_store_backlog_bytes", _GAUGE, "bodies fetched and not yet durable"),
         Metric("headrace_store_backlog_bytes_max", _GAUGE, "the limit, at which grants stop"),
         # parse
