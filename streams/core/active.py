@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from schemas.records import Kind
 from streams.core import policy as bounds
@@ -24,6 +25,7 @@ class Hosts:
         self._hosts_max = hosts_max
         self._slots: dict[bytes, HostSlot] = {}
         self.on_load: Callable[[bytes, HostState], None] | None = None  # what is derived is made anew
+        self.on_drop: Callable[[bytes], None] = lambda host_id_: None
         self._unwritten: list[HostSlot] = []
         self._ids: dict[str, bytes] = {}  # host_key → host_id, of some hosts named lately
 
@@ -78,7 +80,7 @@ class Hosts:
         return self._slots.values()
 
     def drop_resting(self) -> None:
-        """Called between turns: forget hosts that have nothing in flight, oldest first, down to the bound.
+        """Called between turns: forget hosts that have nothing in flight, down to the bound; last wanted, first gone.
 
         One whose counts of URL templates are not written yet stays until `unwritten_templates` was asked for them.
         """
@@ -89,8 +91,9 @@ class Hosts:
         # A tenth more than needed, so that the walk past hosts that must stay is not made after every turn.
         wanted = excess + self._hosts_max // 10
         resting: list[bytes] = []
+        from_ms = self._wanted_latest_ms(wanted)
         for host_id_, slot in self._slots.items():
-            if slot.dirty or slot.state.in_flight:
+            if slot.state.ready_ms < from_ms or slot.dirty or slot.state.in_flight:
                 continue
             if slot.templates_unsaved:
                 self._unwritten.append(slot)
@@ -100,6 +103,13 @@ class Hosts:
                 break
         for host_id_ in resting:
             del self._slots[host_id_]
+            self.on_drop(host_id_)
+
+    def _wanted_latest_ms(self, wanted: int) -> int:
+        """An instant such that about so many hosts are looked at again only after it: they are the ones to forget."""
+        instants = [slot.state.ready_ms for slot in islice(self._slots.values(), 0, None, len(self._slots) // 512 + 1)]
+        instants.sort()
+        return instants[-1 - min(wanted * len(instants) // len(self._slots), len(instants) - 1)]
 
     def unwritten_templates(self) -> list[HostSlot]:
         """The hosts that could not be forgotten; each turn writes what holds them."""

@@ -19,7 +19,7 @@ from streams.core import policy as bounds
 from streams.core.hosts import count_queued, count_status
 from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy
-from streams.core.rows import QueueClass, Status, UrlRow, decode_row, place, rank
+from streams.core.rows import QueueClass, Status, UrlRow, decode_row, due_ms_of, place, rank
 from streams.core.rules.scope import Scope
 from streams.core.rules.traps import TemplateCounts, template, url_trap
 from streams.core.rules.urls import host_key, url_id
@@ -40,6 +40,9 @@ class Admission:
         self._reads = reads
         self._policy = policy
         self._memo = memo
+        limits = policy.traps
+        least = min(limits.template_urls_max, limits.endless_template_urls_max)
+        self._templates_from = bounds.TEMPLATES_FROM_URLS if least >= 4 * bounds.TEMPLATES_FROM_URLS else 0
 
     def admit(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> None:
         """Admit URLs of the slot's host, in order. A URL twice in the batch is admitted once."""
@@ -128,7 +131,12 @@ class Admission:
         turn.counts.admitted += 1
 
     def _growing_trap(self, turn: Turn, slot: HostSlot, url: str, url_id_: bytes) -> bool:
-        """Count the URL's template. The counts are written once in a while: too low a count errs for the site."""
+        """Count the URL's template. The counts are written once in a while: too low a count errs for the site.
+
+        Most hosts are small and never come near a limit: theirs are not counted at all.
+        """
+        if slot.state.known < self._templates_from:
+            return False
         templates = slot.templates
         if templates is None:
             raw = self._reads.get(Family.TEMPLATES, slot.host_id)
@@ -227,6 +235,11 @@ def enqueue(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, queue: QueueCla
     row.place = place(queue, due_ms, rank(row.priority, row.depth))
     tail = row.place + key[-16:]
     slot.queue.push(tail)
+    if queue is QueueClass.REVISIT:
+        state = slot.state
+        due_ms = due_ms_of(tail)
+        if due_ms < state.revisit_ms or not state.queued[queue]:
+            state.revisit_ms = due_ms
     turn.writes.append((Family.QUEUE, slot.host_id + tail, b""))
     turn.put_row(key, row)
     count_queued(slot.state, queue, 1)

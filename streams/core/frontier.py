@@ -15,6 +15,7 @@ from collections.abc import Callable
 from schemas.records import FetchLease, Kind
 from streams.core import policy as bounds
 from streams.core.active import Hosts
+from streams.core.ahead import ReadAhead
 from streams.core.admit import requeue
 from streams.core.budget import Budget
 from streams.core.hosts import (
@@ -72,6 +73,7 @@ class Frontier:
         self._new_lease_id = new_lease_id
         self._allowed = allowed
         self._leaves_out = leaves_out
+        self.ahead = ReadAhead()
         self.budget = Budget(policy.budget)
         self.sharing: Sharing | None = None  # while addresses or domains have limits of their own
 
@@ -108,7 +110,7 @@ class Frontier:
         ready_ms, rank = self.ready(slot, now_ms)
         if self.sharing is not None and ready_ms < NEVER_MS:
             ready_ms = self.sharing.open_ms(slot, ready_ms, now_ms)
-        slot.state.ready_ms = ready_ms
+        slot.state.ready_ms, slot.state.rank = ready_ms, rank
         self.schedule.put(slot.host_id, ready_ms, rank, now_ms)
 
     def ready(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
@@ -147,16 +149,19 @@ class Frontier:
 
     def _best(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
         """(due instant, rank) of the entry that would be granted first; 0 is due now."""
-        queued, head = slot.state.queued, slot.queue.head
+        state = slot.state
+        queued, head = state.queued, slot.queue.head
         reads, host_id_, rows = self._reads.queue, slot.host_id, slot.rows
         closed_until_ms = self.budget.closed_until_ms
         best_due, best_rank = NEVER_MS, 0xFFFF
         for queue in _QUEUES:
-            if not queued[queue]:
+            if not queued[queue] or (queue == QueueClass.REVISIT and best_due < state.revisit_ms > now_ms):
                 continue
             tail = head(queue, reads, host_id_, rows)
             if tail is not None:
                 due_ms = due_ms_of(tail) if queue else 0
+                if queue == QueueClass.REVISIT:
+                    state.revisit_ms = due_ms
                 if closed_until_ms[queue] > due_ms:
                     due_ms = closed_until_ms[queue]
                 if due_ms <= now_ms:
@@ -180,7 +185,9 @@ class Frontier:
             if retry is not None and due_ms_of(retry) <= now_ms:
                 return retry
         new = self._head(slot, QueueClass.NEW) if closed_until_ms[QueueClass.NEW] <= now_ms else None
-        known = self._head(slot, QueueClass.REVISIT) if closed_until_ms[QueueClass.REVISIT] <= now_ms else None
+        known = None
+        if slot.state.revisit_ms <= now_ms and closed_until_ms[QueueClass.REVISIT] <= now_ms:
+            known = self._head(slot, QueueClass.REVISIT)
         if known is None or due_ms_of(known) > now_ms:
             return new
         if new is None:
@@ -217,7 +224,7 @@ class Frontier:
             if tail is None:
                 return False
             key = slot.host_id + tail[PLACE_BYTES:]
-            row = self.row(turn, key)
+            row = self._queued_row(turn, slot, tail[0], key)
             assert row is not None, (host.host_key, tail.hex())
             assert row.place == tail[:PLACE_BYTES], (row.url, row.place.hex(), tail.hex())
             if self._leaves_out(host.host_key, row) is not None:
@@ -347,6 +354,22 @@ class Frontier:
             raw = self._reads.get(Family.RULES, slot.host_id)
             slot.rules = RobotsRules() if raw is None else RobotsRules.decode(raw)
         return slot.rules
+
+    def _queued_row(self, turn: Turn, slot: HostSlot, queue: int, key: bytes) -> UrlRow | None:
+        """The row of the head of a queue, as this turn sees it; those that come next are read with it."""
+        row = turn.rows.get(key)
+        if row is not None:
+            return row
+        raw = self.ahead.take(key)
+        if raw is None:
+            host_id_, dirty = slot.host_id, turn.dirty_rows
+            keys = [host_id_ + tail[PLACE_BYTES:] for tail in slot.queue.next_in(queue, bounds.AHEAD_URLS)]
+            keys = sorted(one for one in keys if one not in dirty)
+            found = self._reads.rows(keys)
+            self.ahead.keep(keys, found)
+            raw = self.ahead.take(key)
+        row = turn.rows[key] = None if raw is None else decode_row(raw)
+        return row
 
     def row(self, turn: Turn, key: bytes) -> UrlRow | None:
         """A row as this turn sees it."""

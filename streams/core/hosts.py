@@ -116,6 +116,8 @@ class HostState(msgspec.Struct, array_like=True, gc=False):
     paused_patterns: int = 0  # URL templates over their limit
     trap_refused: int = 0  # URLs of paused patterns that were refused
     epoch: int = 0  # of the owner that wrote this
+    rank: int = 0  # of its best URL, when the frontier looked last
+    revisit_ms: int = 0  # no known URL is due again before
 
 
 encode_host = msgspec.msgpack.Encoder().encode

@@ -98,6 +98,7 @@ class Owner:
             allowed=self.oversight.blocked.allows,
             leaves_out=self.admission.leaves_out,
         )
+        self.hosts.on_drop = self.frontier.schedule.cool
         spent = reads.get(Family.OWNER, BUDGET_KEY)
         self.frontier.budget = Budget(policy.budget, None if spent is None else decode_spent(spent))
         self.sharing = self.frontier.sharing = sharing_of(reads, policy, clock_skew_ms=clock_skew_ms)
@@ -126,7 +127,7 @@ class Owner:
             self.totals.hosts += 1
             in_time = host_rules.within_reach(state, turn.now_ms, self.policy)
             if in_time and not state.in_flight:
-                self.frontier.schedule.put(host_id_, self._look_ms(state, turn.now_ms), 0, turn.now_ms)
+                self.frontier.schedule.put(host_id_, self._look_ms(state, turn.now_ms), state.rank, turn.now_ms, cold=True)
                 continue
             slot = self.hosts.slot(host_id_)
             if not in_time:
@@ -379,6 +380,7 @@ class Owner:
             writes.append((Family.OWNER, BUDGET_KEY, self.frontier.budget.record()))
         for key, row in turn.dirty_rows.items():
             writes.append((Family.URL, key, encode_row(row)))
+        self.frontier.ahead.changed(turn.dirty_rows)
         for slot in turn.changed.values():
             self.frontier.reschedule(slot, turn.now_ms)
         for host_id_, slot in turn.touched.items():

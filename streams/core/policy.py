@@ -22,6 +22,7 @@ PATH_SEGMENT_REPEATS_MAX = 4  # /a/b/a/b/a/b/... : the same segment this often i
 QUERY_PARAMETERS_MAX = 30
 SCOPE_PATTERNS_MAX = 256  # include and exclude patterns of one crawl, each
 SCOPE_PATTERN_CHARS_MAX = 1_000
+TEMPLATES_FROM_URLS = 256  # of a host; a smaller one is far from every limit
 TEMPLATES_UNSAVED_MAX = 64  # URLs counted and not yet durable
 TEMPLATES_MAX = 256  # URL templates counted a host
 TEMPLATE_CHARS_MAX = 200  # of a paused template as it is shown
@@ -90,6 +91,8 @@ DNS_ROUNDS_MAX = 2  # through all servers
 WINDOW_URLS_MAX = 64  # of a host's back queue in memory
 DENIED_PER_STEP_MAX = 64  # robots-denied URLs settled in one grant step; the host is looked at again at once
 DENIED_PER_TURN_MAX = 4_096  # of all hosts: about 0.1 s; the others are looked at in the next turn
+AHEAD_URLS = 8  # rows of a host read together when the first of them is to be granted
+AHEAD_ROWS_MAX = 100_000  # of all hosts, twice: about 60 MB
 MEMO_URLS_MAX = 4_096  # of a host's links seen lately
 ACTIVE_HOSTS_MAX = 100_000  # host states in memory
 
