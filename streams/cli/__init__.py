@@ -57,6 +57,14 @@ VERBS = (
         "the fleet's servers on this machine: Kafka, Cassandra, S3, Connect, OpenSearch",
         fleet=True,
     ),
+    Verb(
+        "provision",
+        "streams.cli.provision",
+        "[--only PART,...]",
+        "make topics, tables, bucket, index and connector for a fleet",
+        fleet=True,
+    ),
+    Verb("size", "streams.cli.size", "[PROFILE]", "what a fleet of a given load needs, with the arithmetic"),
     Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
     Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),
 )
