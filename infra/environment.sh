@@ -1,4 +1,4 @@
-# Sourced by the launchers beside it. `headrace_environment run|dev` leaves the environment's interpreter in $python.
+# Sourced by the launchers beside it. `headrace_environment run|fleet|dev` leaves the environment's interpreter in $python.
 # $root is the checkout. POSIX sh; one `cmp` and no Python when the environment stands.
 
 headrace_find_python() {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from infra import settings_fleet
 from infra.folder import write_whole
 from infra.settings import Given, Settings, from_file, rows
 from streams.core.failures import CrawlError
@@ -20,7 +21,7 @@ __all__ = ["KEPT", "keep", "kept", "kept_settings"]
 
 KEPT = "settings.toml"
 _OF_ONE_RUN = frozenset({"crawl.out", "crawl.pages_max", "crawl.time_max_s"})
-"""Where the folder is, and when a run ends: not of the crawl."""
+"""Where the folder is, and when a run ends: not of the crawl. The fleet's section is not either, and holds secrets."""
 
 
 def kept(root: Path) -> list[Given]:
@@ -58,7 +59,7 @@ def kept_settings(settings: Settings) -> Iterator[tuple[str, str]]:
     """(dotted name, value as TOML) of each setting that is not its default, in the order of the file's sections."""
     for row in rows():
         value = getattr(getattr(settings, row.section), row.key)
-        if value != row.default and row.name not in _OF_ONE_RUN:
+        if value != row.default and row.name not in _OF_ONE_RUN and row.section != settings_fleet.SECTION:
             yield row.name, _toml(value)
 
 

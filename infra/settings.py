@@ -21,7 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from infra import units
+from infra import settings_fleet, units
+from infra.settings_fleet import Fleet
 from infra.settings_values import (
     ENTRY_CHECKS,
     TEXT_CHECKS,
@@ -45,6 +46,7 @@ from streams.core.policy import (
 __all__ = [
     "Crawl",
     "Dns",
+    "Fleet",
     "Given",
     "Row",
     "Scope",
@@ -63,7 +65,9 @@ __all__ = [
 ]
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
-ENVIRONMENT_OTHERS = frozenset({"HEADRACE_VENV", "HEADRACE_PYTHON"})  # the launcher's, no settings of a crawl
+ENVIRONMENT_OTHERS = frozenset(  # the launchers', no settings of a crawl
+    f"HEADRACE_{name}" for name in ("VENV", "PYTHON", "CACHE", "SERVICES", "PORTS", "JAVA")
+)
 FILE_NAME = "headrace.toml"
 NUMBER_MAX = 1 << 53  # what every JSON reader still holds exactly
 
@@ -119,6 +123,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     traps: TrapLimits = TrapLimits()
     store: Store = Store()
     dns: Dns = Dns()
+    fleet: Fleet = Fleet()
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -270,8 +275,9 @@ def _read(row: Row, bare: Unit | None, one: Given) -> object:
         return _read_enum(row.type, one)
     if not isinstance(value, str) or not value.isprintable():
         raise SettingsError(one.where, "not a text", needed="a text of printable characters in quotes", came=value)
-    if row.key in TEXT_CHECKS:
-        TEXT_CHECKS[row.key](value, one)
+    check = _TEXT_CHECKS.get(row.key)
+    if check is not None:
+        check(value, one)
     return value
 
 
@@ -325,7 +331,7 @@ def _read_list(row: Row, one: Given) -> tuple[str, ...]:
             value = [entry.strip() for entry in value.split(",") if entry.strip()]
     if not isinstance(value, (list, tuple)) or not all(isinstance(entry, str) for entry in value):
         raise SettingsError(one.where, "not a list of texts", needed='a list such as ["a", "b"]', came=value)
-    check = ENTRY_CHECKS.get(row.name)
+    check = _ENTRY_CHECKS.get(row.name)
     if check is not None:
         for entry in value:
             check(entry, one)
@@ -348,7 +354,10 @@ _RANGES = {  # least, most; any other number is at least 1
     "budget.retry_per_day": (0, NUMBER_MAX),
     "fetch.codings_max": (0, 8),
     "fetch.robots_bytes_max": (ROBOTS_BYTES_MAX, NUMBER_MAX),  # RFC 9309 section 2.5: at least 500 KiB
+    **settings_fleet.RANGES,
 }
+_TEXT_CHECKS = TEXT_CHECKS | settings_fleet.TEXT_CHECKS
+_ENTRY_CHECKS = ENTRY_CHECKS | settings_fleet.ENTRY_CHECKS
 
 
 def _rows_of(section: str, struct: type[msgspec.Struct]) -> Iterable[Row]:

@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from infra import settings, units
+from infra import settings, settings_fleet, units
 from infra.units import Unit
 
 
@@ -101,4 +101,5 @@ MEANINGS = {
     "store.segment_bytes_max": "a WARC segment is sealed at this size",
     "dns.servers": "DNS servers in rotation, ADDR or ADDR:PORT; none given: the system's",
     "dns.resolve": "names with a fixed address, NAME=ADDR",
+    **settings_fleet.MEANINGS,
 }

@@ -16,6 +16,17 @@ from schemas import records
 PARTITIONS = 1_024  # fixed when the topics are provisioned: another number sends hosts to other owners
 PARTITIONS_SMALL = 4  # for tests and single machines
 _DAY_MS = 86_400_000
+_BULK_MS = 3 * _DAY_MS  # links, pages and documents are nine tenths of the disk, and can be made again from the bodies
+
+OWNER_APP = "headrace-owner"  # the owner's Faust app id, which is its consumer group
+OWNER_TABLE = "hosts"
+OWNER_CHANGELOG = f"{OWNER_APP}-{OWNER_TABLE}-changelog"  # as Faust names a table's changelog
+INDEX_DEAD_LETTERS = "index-dead-letters"
+
+# Our batches end at 900 KiB (`MESSAGE_BYTES_MAX`); this is Kafka's own default, said aloud: a broker's may differ.
+MESSAGE_BYTES = 1_048_588
+DOCUMENT_BYTES_MAX = 2 * MESSAGE_BYTES  # the sink takes documents of 1 MiB; a refused one has its reason as headers
+PARTITIONS_INDEX = 64  # bounds the sink's tasks, 1,500 documents/s each; may grow at any time
 
 
 class Group(enum.Enum):
@@ -41,7 +52,7 @@ class Topic(msgspec.Struct, frozen=True):
 
     name: str
     key: str  # the field of the record that names the partition
-    record: type[msgspec.Struct] | None  # None: the value is empty
+    record: type[msgspec.Struct] | None  # None: the value is empty, or not one of our records
     producers: tuple[str, ...]  # stages by name, or others
     group: Group  # the one group that reads it
     partitions: int = PARTITIONS
@@ -49,6 +60,8 @@ class Topic(msgspec.Struct, frozen=True):
     retention_ms: int | None = 7 * _DAY_MS
     foreign_json: bool = False  # a reader also takes other people's plain JSON and a registry's framing
     batched: bool = True
+    co_partitioned: bool = True  # a host's records lie in the partition of that number: the count can never change
+    message_bytes_max: int = MESSAGE_BYTES  # of a record batch, as the broker takes it
 
 
 TOPICS = {
@@ -60,6 +73,7 @@ TOPICS = {
             record=records.DiscoveredUrl,
             producers=("seed producer", "sitemap producer", "route", "admit", "complete"),
             group=Group.OWNER,
+            retention_ms=_BULK_MS,
             foreign_json=True,
         ),
         Topic(
@@ -97,6 +111,7 @@ TOPICS = {
             record=records.ParsedPage,
             producers=("parse",),
             group=Group.ROUTE,
+            retention_ms=_BULK_MS,
         ),
         Topic(
             name="index-events",
@@ -104,7 +119,11 @@ TOPICS = {
             record=records.IndexEvent,
             producers=("index",),
             group=Group.SINK,
+            retention_ms=_BULK_MS,
             batched=False,  # one document a message; a null value deletes
+            co_partitioned=False,  # documents carry their version, so their order over partitions means nothing
+            partitions=PARTITIONS_INDEX,
+            message_bytes_max=DOCUMENT_BYTES_MAX,
         ),
         Topic(
             name="host-policies",
@@ -140,6 +159,39 @@ TOPICS = {
             producers=("admit", "store", "complete", "parse", "route"),
             group=Group.OPERATOR,
             retention_ms=30 * _DAY_MS,
+            message_bytes_max=2 * MESSAGE_BYTES,  # holds a record as it came, which may have been as large as any
+        ),
+    )
+}
+
+# What is no stage's inbox or outbox, and still has to be there before the first worker.
+INNER_TOPICS = {
+    topic.name: topic
+    for topic in (
+        # Host states, robots rules, redo of URL rows and input positions: what an owner knows after a takeover. Read by
+        # the table that it backs, and by that table's standby.
+        Topic(
+            name=OWNER_CHANGELOG,
+            key="host_key",
+            record=None,
+            producers=("owner",),
+            group=Group.OWNER,
+            cleanup=Cleanup.COMPACT,
+            retention_ms=None,
+            batched=False,  # a record is one key of the table
+        ),
+        # Documents that the index refused, by the sink, with the reason in their headers.
+        Topic(
+            name=INDEX_DEAD_LETTERS,
+            key="url_id",
+            record=None,
+            producers=("sink",),
+            group=Group.OPERATOR,
+            retention_ms=30 * _DAY_MS,
+            batched=False,
+            co_partitioned=False,
+            partitions=PARTITIONS_SMALL,
+            message_bytes_max=DOCUMENT_BYTES_MAX,
         ),
     )
 }

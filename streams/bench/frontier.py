@@ -21,6 +21,7 @@ from streams.bench.population import PRIORITY_NAMES, Population, priority_class
 from streams.bench.runner import PAIRS_GROUP, START_MS, Shard, bench_policy
 
 SINGLE_GRANTS = 2_000
+PACE = 25_000  # pairs a second by the virtual clock, or faster where there are too few hosts for that
 _RESTART_PAUSE_MS = 10_000
 
 Wait = Callable[[str], None]
@@ -116,7 +117,7 @@ class FrontierBench:
         """Pairs under load. The clock moves so that hosts come round as fast as groups need them."""
         shard, figures = self._shard, self.figures
         meter = shard.meter
-        step_ms = max(1, self._delay_ms * PAIRS_GROUP * 2 // self._population.hosts)
+        step_ms = max(PAIRS_GROUP * 1_000 // PACE, self._delay_ms * PAIRS_GROUP * 2 // self._population.hosts)
         started_ms = shard.now_ms
         leases: list[FetchLease] = []
         done, dry = 0, 0

@@ -21,6 +21,7 @@ from schemas.records import BodyRef, DiscoveredUrl, Kind, ParseTask, Source
 from streams.bench.meter import Meter, folder_bytes, rss_peak_mb
 from streams.bench.population import Population
 from streams.bench.runner import START_MS, bench_policy
+from streams.collector import quiet_collector
 from streams.core import policy as bounds
 from streams.core.admit import Admission
 from streams.core.failures import UsageError
@@ -97,6 +98,7 @@ def run_seen(
     db.close()
     say(f"{figures.urls} URLs are known")
     db = CrawlDb(folder, cache_bytes=cache_bytes, read_only=True)  # what the filling left to be compacted is not ours
+    quiet_collector()  # as a crawl has it
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=True)
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=False)
     db.close()

@@ -14,6 +14,7 @@ import msgspec
 from streams.bench.frontier import FrontierBench, FrontierFigures
 from streams.bench.polite import PoliteFigures, run_polite
 from streams.bench.population import Population
+from streams.collector import quiet_collector
 from streams.core.failures import CrawlError
 
 WAIT_S_MAX = 3_600.0
@@ -44,6 +45,7 @@ def run_shard(
     plan: Plan, shard: int, shards: int, folder: Path, wait: Callable[[str], None], say: Callable[[str], None]
 ) -> Figures:
     """Measure one shard's part of the plan. The hot host is the first shard's."""
+    quiet_collector()
     hosts, urls, pairs = (_part(whole, shard, shards) for whole in (plan.hosts, plan.urls, plan.pairs))
     first = shard * (1 << 24)
     hot = plan.hot_urls if shard == 0 else 0

@@ -20,12 +20,16 @@ __all__ = ["VERBS", "Verb", "main"]
 
 
 class Verb(NamedTuple):
-    """A word of the command line. `form` is what follows it in the table."""
+    """A word of the command line. `form` is what follows it in the table.
+
+    `fleet` says that it needs the fleet's packages, which `infra/headrace` then sets up.
+    """
 
     name: str
     module: str
     form: str
     summary: str
+    fleet: bool = False
 
 
 VERBS = (
@@ -46,6 +50,21 @@ VERBS = (
     Verb(
         "simulate", "streams.cli.simulate", "[--seeds N]", "crawl a made-up web in virtual time, with faults everywhere"
     ),
+    Verb(
+        "services",
+        "streams.cli.services",
+        "up|down|status|logs [NAME...]",
+        "the fleet's servers on this machine: Kafka, Cassandra, S3, Connect, OpenSearch",
+        fleet=True,
+    ),
+    Verb(
+        "provision",
+        "streams.cli.provision",
+        "[--only PART,...]",
+        "make topics, tables, bucket, index and connector for a fleet",
+        fleet=True,
+    ),
+    Verb("size", "streams.cli.size", "[PROFILE]", "what a fleet of a given load needs, with the arithmetic"),
     Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
     Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),
 )

@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import signal
 from collections.abc import Callable
 from typing import Protocol
 
 from streams.cli.backend import Engine
 from streams.cli.words import count
+from streams.collector import quiet_collector
 from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.progress import Progress, Summary
 
 __all__ = ["View", "run_engine"]
 
-COLLECTOR_THRESHOLDS = (50_000, 20, 100)
 LOOK_MS = 400  # 2.5 looks a second: lively to the eye, and far below 3 % of a core
 FIRST_LOOK_MS = 50  # until the first answer is there: it is to be seen at once
 
@@ -50,11 +49,7 @@ def run_engine(engine: Engine, view: View, on_hang_up: Callable[[], None] = lamb
     """
     import uvloop
 
-    # What is loaded by now stays, and rows and records are no business of the collector (`schemas.records`): its passes
-    # over a hundred thousand hosts would cost a fifth of the run.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    quiet_collector()
     view = _UntilHangUp(view, on_hang_up)
     view.start()
     try:

@@ -226,6 +226,7 @@ def bring_within_reach(host: HostState, now_ms: int, policy: CrawlPolicy) -> Non
 
 def take_token(host: HostState, lease_id: bytes, lease: InFlight, now_ms: int, policy: CrawlPolicy) -> None:
     """(none) → fetching."""
+    assert not all_out(host, policy), (host.host_key, now_ms)
     assert host.next_allowed_ms <= now_ms >= host.backoff_until_ms, (host.host_key, now_ms)
     assert lease_id not in host.in_flight
     host.in_flight[lease_id] = lease

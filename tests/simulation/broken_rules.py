@@ -189,9 +189,9 @@ def host_forgotten(patch: Patch) -> None:
     """Some hosts are not looked at again."""
     put = Schedule.put
 
-    def forgetful(self: Schedule, host_id: bytes, *rest: Any) -> None:
+    def forgetful(self: Schedule, host_id: bytes, *rest: Any, **more: Any) -> None:
         if host_id[0] % 4:
-            put(self, host_id, *rest)
+            put(self, host_id, *rest, **more)
 
     patch.setattr(Schedule, "put", forgetful)
 

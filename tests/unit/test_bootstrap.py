@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from infra import bootstrap
+from streams.cli import VERBS
 
 ROOT = bootstrap.ROOT
 
 
-def fake_environment(folder: Path, interpreter: str = "exec true") -> None:
-    """A finished environment, as `ensure` would leave it, with a script for an interpreter."""
+def fake_environment(folder: Path, interpreter: str = "exec true", locks: Iterable[str] = bootstrap.LOCKS) -> None:
+    """A finished environment of `locks`, as `ensure` would leave it, with a script for an interpreter."""
     (folder / bootstrap.STAMPS).mkdir(parents=True)
-    for lock in bootstrap.LOCKS.values():
+    for lock in map(bootstrap.LOCKS.__getitem__, locks):
         (folder / bootstrap.STAMPS / lock.name).write_bytes(lock.read_bytes())
     (folder / "bin").mkdir()
     python = folder / "bin" / "python"
@@ -70,10 +73,50 @@ def test_an_old_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         bootstrap.ensure("run", tmp_path / "venv")
 
 
-def test_the_run_lock_is_part_of_the_dev_lock() -> None:
-    """Who ran the tests need not install again to crawl, and what is tested is what runs."""
-    assert bootstrap.holds_all(bootstrap.LOCKS["dev"], bootstrap.LOCKS["run"])
-    assert not bootstrap.holds_all(bootstrap.LOCKS["run"], bootstrap.LOCKS["dev"])
+def test_each_lock_is_part_of_the_next() -> None:
+    """Who ran the tests need not install again to crawl, with one machine or many; and what is tested is what runs."""
+    run, fleet, dev = bootstrap.LOCKS.values()
+    assert (run.stem, fleet.stem, dev.stem) == ("run", "fleet", "dev")
+    assert bootstrap.holds_all(dev, fleet)
+    assert bootstrap.holds_all(fleet, run)
+    assert not bootstrap.holds_all(fleet, dev)
+    assert not bootstrap.holds_all(run, fleet)
+
+
+def test_an_environment_grows_without_losing_what_it_has(tmp_path: Path) -> None:
+    """A crawl may run in it while the fleet's packages are added: nothing is taken away, not even its stamp."""
+    folder = tmp_path / "venv"
+    fake_environment(folder, f'echo "$@" >> {tmp_path}/calls', locks=["run"])
+    (folder / "lib").write_text("in use")
+    bootstrap.ensure("fleet", folder)
+    assert (folder / "lib").read_text() == "in use"
+    assert [bootstrap.is_ready(lock, folder) for lock in bootstrap.LOCKS] == [True, True, False]
+    installs = [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("-m pip install")]
+    assert len(installs) == 1
+    assert installs[0].endswith(f"-r {bootstrap.LOCKS['fleet']}")
+
+
+def test_a_growth_that_was_cut_off_begins_afresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip takes a half-copied package for a whole one; the one-machine verbs work on meanwhile."""
+    folder = tmp_path / "venv"
+    fake_environment(folder, '[ "$1" != -m ]', locks=["run"])
+    (folder / "lib").write_text("half copied")
+    with pytest.raises(bootstrap.SetupError, match="could not be installed"):
+        bootstrap.ensure("fleet", folder)
+    bootstrap.ensure("run", folder)
+    assert (folder / "lib").exists()
+    commands: list[Sequence[str | Path]] = []
+    monkeypatch.setattr(bootstrap, "_run", lambda command, remedy: commands.append(command))
+    bootstrap.ensure("fleet", folder)
+    assert [command[2] for command in commands] == ["venv", "pip"]
+    assert sorted(path.name for path in folder.rglob("*")) == [bootstrap.STAMPS, "fleet.txt", "lock", "run.txt"]
+
+
+def fleet_words() -> list[str]:
+    """The verbs for which the launcher asks for the fleet's packages."""
+    listed = re.search(r"^(.*)\) lock=fleet ;;$", (ROOT / "infra" / "headrace").read_text(), re.MULTILINE)
+    assert listed is not None
+    return listed.group(1).split(" | ")
 
 
 def launch(folder: Path, cwd: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -108,3 +151,28 @@ def test_the_launcher_without_a_python_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "needs Python 3.11 or newer" in done.stderr
     assert "HEADRACE_PYTHON" in done.stderr
+
+
+@pytest.mark.parametrize("verb", fleet_words())
+def test_a_verb_of_the_fleet_asks_for_its_packages(tmp_path: Path, verb: str) -> None:
+    """Who only crawled so far gets what is missing at the first such verb, not an ImportError."""
+    folder = tmp_path / "venv"
+    fake_environment(folder, "exit 7", locks=["run"])
+    maker = tmp_path / "python"
+    maker.write_text('#!/bin/sh\n[ "$1" = -c ] || { echo "asked for $2" >&2; exit 3; }\n')
+    maker.chmod(0o755)
+    done = launch(folder, tmp_path, verb, HEADRACE_PYTHON=str(maker))
+    assert (done.returncode, done.stderr) == (1, "asked for fleet\n")
+
+
+@pytest.mark.parametrize("verb", ["", "--help", *(verb.name for verb in VERBS if not verb.fleet)])
+def test_the_other_verbs_do_not_pay_for_the_fleet(tmp_path: Path, verb: str) -> None:
+    """Who crawls with one machine keeps the smaller environment."""
+    folder = tmp_path / "venv"
+    fake_environment(folder, "exit 7", locks=["run"])
+    assert launch(folder, tmp_path, verb).returncode == 7
+
+
+def test_the_launcher_knows_every_fleet_verb() -> None:
+    """A verb that is marked as the fleet's but is not in the launcher's list would miss its packages."""
+    assert {verb.name for verb in VERBS if verb.fleet} <= set(fleet_words())
