@@ -196,7 +196,8 @@ def test_an_owner_that_was_never_adopted_changes_only_what_it_touches() -> None:
 
 def test_a_queue_that_is_there_already_is_not_loaded_twice() -> None:
     """Protects folders of earlier versions and turns that ran ahead: an entry in the window is not put there again."""
-    world = World(OPEN, index_rows_max=3)
+    politeness = Politeness(delay_ms=0, concurrency=4, respect_robots=False)
+    world = World(CrawlPolicy(politeness=politeness), index_rows_max=3)
     world.turn(links(HOSTS[0], *range(12)), leases_max=0)
     world.store.families[Family.SEEN].clear()
     world.store.families[Family.INDEX].clear()
