@@ -99,6 +99,7 @@ def run_seen(
     say(f"{figures.urls} URLs are known")
     db = CrawlDb(folder, cache_bytes=cache_bytes, read_only=True)  # what the filling left to be compacted is not ours
     quiet_collector()  # as a crawl has it
+    _ask(_CountingReads(db), _visits(read, copies), links // 10, figures, seen_alone=True)  # what a long run has cached
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=True)
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=False)
     db.close()
