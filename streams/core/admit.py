@@ -87,7 +87,9 @@ class Admission:
         """
         prefix, rows, partial = slot.host_id, turn.rows, slot.loaded_to is not None
         asked = [(prefix + url_id(found.url), found) for found in self._memo.sift(batch)]
-        values = self._reads.seen([key for key, _ in asked]) if asked else []
+        values: list[bytes | None] = [None] * len(asked)
+        if asked and not slot.new:  # of a host that this turn found, all that there is is in the turn
+            values = self._reads.seen([key for key, _ in asked])
         left: list[Unseen] = []
         for (key, found), value in zip(asked, values, strict=True):
             if value is None:
