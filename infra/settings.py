@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from infra import settings_fleet, units
+from infra.services import catalog
 from infra.settings_fleet import Fleet
 from infra.settings_values import (
     ENTRY_CHECKS,
@@ -151,13 +152,15 @@ def load(
     """The settings from all sources. Raises `SettingsError` for the first value that cannot stand.
 
     `kept`: what a resumed crawl's folder keeps of its earlier runs (`infra.kept`); all else wins over it.
+    `HEADRACE_PORTS` moves the defaults of the fleet's addresses, as it moves the services; all else wins over it, too.
     `config`: a TOML file that must exist when named. `environ`: `os.environ` by default. `flags`: in order, a later one
     replaces an earlier one of the same setting. A flag's value may be text in any form that the file takes.
     """
-    given: list[Given] = [*kept]
+    environ = os.environ if environ is None else environ
+    given = [*_moved(environ), *kept]
     if config is not None:
         given += from_file(config)
-    given += from_environment(os.environ if environ is None else environ)
+    given += from_environment(environ)
     given += flags
     return build(given)
 
@@ -227,6 +230,15 @@ def user_agent_header(crawl: Crawl, version: str) -> str:
     token, own_version, _ = user_agent_parts(crawl.user_agent)
     contact = contact_of(crawl)
     return f"{token}/{own_version or version}" + (f" (+{contact})" if contact else "")
+
+
+def _moved(environ: Mapping[str, str]) -> list[Given]:
+    """Where the services of this machine are, when `HEADRACE_PORTS` moved them from the defaults."""
+    if not environ.get("HEADRACE_PORTS"):
+        return []
+    at = catalog.endpoints(environ)
+    names = {"s3_endpoint": "s3", **{name: name for name in ("kafka", "cassandra", "opensearch", "connect")}}
+    return [Given(f"fleet.{key}", at[name], "HEADRACE_PORTS") for key, name in names.items()]
 
 
 # --- reading one value --------------------------------------------------------------------------------------------

@@ -57,6 +57,23 @@ def test_sizes_come_from_flags_settings_and_environment(kafka: FakeKafka, tmp_pa
     assert "8 partitions, 3 copies" in shell.printed
 
 
+def test_it_goes_where_the_services_were_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`services up` and `provision` under one HEADRACE_PORTS mean the same servers; a setting of one's own wins."""
+    asked: list[Fleet] = []
+
+    def look(fleet: Fleet, dry_run: bool) -> Iterator[Step]:
+        asked.append(fleet)
+        yield from ()
+
+    monkeypatch.setitem(everything.PARTS, "topics", look)
+    environ = {"HEADRACE_PORTS": "+1000,s3=9000", "HEADRACE_FLEET__CONNECT": "http://connect:1"}
+    assert main(["provision", "--only", "topics"], Captured(environ=environ)) == 0
+    (fleet,) = asked
+    assert (fleet.kafka, fleet.cassandra) == (("127.0.0.1:20092",), ("127.0.0.1:20042",))
+    assert (fleet.s3_endpoint, fleet.opensearch) == ("http://127.0.0.1:9000", "http://127.0.0.1:20200")
+    assert fleet.connect == "http://connect:1"
+
+
 def test_a_refusal_is_exit_code_1_with_the_remedy_below(kafka: FakeKafka) -> None:
     """A start script must stop there, and a person must see what to do without searching."""
     main(["provision", "--only", "topics", "--partitions", "8"], Captured())
