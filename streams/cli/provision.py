@@ -84,7 +84,8 @@ def _show_json(part: str, step: Step, shell: Shell, *, dry_run: bool) -> None:
 
 def _show(step: Step, shell: Shell, remedies: set[str], *, dry_run: bool) -> None:
     """`remedies`: those said already; eleven topics of one wrong count have one remedy."""
-    words = {Verdict.MADE: "would make", Verdict.CHANGED: "would change"} if dry_run else {}
+    words = {Verdict.LEFT: "left undone"}
+    words |= {Verdict.MADE: "would make", Verdict.CHANGED: "would change"} if dry_run else {}
     shell.print(f"{words.get(step.verdict, step.verdict.value):<12}  {step.thing:<38}  {step.detail}".rstrip())
     if step.remedy and step.remedy not in remedies:
         remedies.add(step.remedy)

@@ -33,7 +33,14 @@ HEADRACE_JAVA=/path/to/jdk names the Java. The optional registry, started only w
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("what", choices=("up", "down", "status", "logs"), help="what to do with them")
-    add("names", nargs="*", metavar="NAME", help="kafka, cassandra, s3, opensearch, connect, registry (default: all)")
+    # A default of its own, else argparse counts it among what is missing when nothing is given.
+    add(
+        "names",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help="kafka, cassandra, s3, opensearch, connect, registry (default: all)",
+    )
     add("--fresh", action="store_true", help="up: first take away what they kept")
     add("--data", type=Path, metavar="DIR", help="the folder of their data (default: services-data)")
     add("--lines", type=positive, default=40, metavar="N", help="logs: the last N lines of each (default: 40)")

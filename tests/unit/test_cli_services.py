@@ -80,6 +80,7 @@ def test_logs_shows_the_end_of_each(fakes: FakeServices) -> None:
         (("up", "kafak"), 2, 'no service "kafak"; there are: kafka, cassandra, s3, opensearch, connect, registry'),
         (("down", "--fresh"), 2, "--fresh belongs to `services up`, came `services down`"),
         (("start",), 2, "invalid choice"),
+        ((), 2, "the following arguments are required: what; headrace services --help"),
     ],
 )
 def test_wrong_words_end_nothing(fakes: FakeServices, words: tuple[str, ...], code: int, complaint: str) -> None:
