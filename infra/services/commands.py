@@ -66,10 +66,20 @@ def _kafka(place: Place) -> Command:
     java = [*_java(place), *_log4j(place), "-cp", f"{place.programs}/libs/*"]
     first = None
     if cluster_id(place.folder) is None:
-        made = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading "-" would be an option
         # Half a format has no meta.properties yet but may have the folder.
+        made = _new_cluster_id(place.folder)
         first = [*java, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", made, "-c", str(config)]
     return Command([*java, "kafka.Kafka", str(config)], {}, first)
+
+
+def _new_cluster_id(folder: Path) -> str:
+    """The id to format with. It is kept: a format whose `up` was killed goes on beside the next one, and both agree."""
+    kept = folder / "conf" / "cluster.id"
+    if not kept.exists():
+        part = kept.with_suffix(".part")
+        part.write_text("A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22])  # a leading "-": an option
+        part.replace(kept)
+    return kept.read_text()
 
 
 def _connect(place: Place) -> Command:

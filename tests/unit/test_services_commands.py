@@ -64,6 +64,17 @@ def test_kafka_s_storage_is_formatted_once(tmp_path: Path) -> None:
     assert cluster_id(tmp_path / "kafka") == "Aabc"
 
 
+def test_a_format_that_is_tried_again_has_the_same_id(tmp_path: Path) -> None:
+    """A killed `up` leaves its format at work; the next one beside it must not find the storage to be another's."""
+    first, again = (prepared("kafka", tmp_path)[0].first for _ in range(2))
+    assert first is not None
+    assert first == again
+    (tmp_path / "other").mkdir()
+    other = prepared("kafka", tmp_path / "other")[0].first
+    assert other is not None
+    assert other[other.index("-t") + 1] != first[first.index("-t") + 1]
+
+
 def test_what_a_killed_service_unpacked_is_taken_away(tmp_path: Path) -> None:
     """Native libraries are unpacked at every start; after many kills they would fill the disk."""
     (tmp_path / "s3" / "tmp").mkdir(parents=True)
