@@ -43,9 +43,15 @@ def find_java(
     `compiler`: it must be a JDK. Raises `ServiceError` that says for whom, what was found, and what to install.
     """
     found = []
+    named = Path(environ["HEADRACE_JAVA"]).resolve() if environ.get("HEADRACE_JAVA") else None
     for home in _homes(environ, system):
         major = _major(home)
         if major is None:
+            if home == named:
+                raise ServiceError(
+                    f"HEADRACE_JAVA: needed a folder whose bin/java runs, came {environ['HEADRACE_JAVA']}; "
+                    "name such a folder (/usr/lib/jvm often has some), or unset it"
+                )
             continue
         java = Java(home, major)
         if span[0] <= major <= span[1] and (java.compiler.is_file() or not compiler):

@@ -36,6 +36,13 @@ def test_the_named_java_comes_first(tmp_path: Path) -> None:
     assert find_java("x", (17, 17), environ(fit, HEADRACE_JAVA=new), system=nowhere).major == 17
 
 
+def test_a_named_folder_without_a_java_is_refused(tmp_path: Path) -> None:
+    """Who mistypes HEADRACE_JAVA is told, and does not get another Java without a word."""
+    fit = jdk(tmp_path / "fit", "17.0.15")
+    with pytest.raises(ServiceError, match=r"HEADRACE_JAVA: needed a folder whose bin/java runs, came .*/typo; name"):
+        find_java("x", (17, 17), environ(fit, HEADRACE_JAVA=tmp_path / "typo"), system=tmp_path)
+
+
 def test_a_fitting_java_of_the_system_is_found_without_a_word(tmp_path: Path) -> None:
     """With Java 25 on PATH Cassandra starts all the same, when Java 17 is installed."""
     new = jdk(tmp_path / "25", "25.0.1")
