@@ -24,7 +24,7 @@ from infra.services.errors import ServiceError
 from infra.services.folder import locked
 from infra.services.java import Java, find_java, find_maven
 
-__all__ = ["cache_folder", "fetch", "jar_sums", "sink_plugins"]
+__all__ = ["cache_folder", "damaged", "fetch", "jar_sums", "sink_plugins"]
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = Path(__file__).resolve().parent / "files"
@@ -89,6 +89,12 @@ def sink_plugins(environ: Mapping[str, str], say: Callable[[str], None], sources
                 made[0].replace(part / "headrace-sink" / made[0].name)
                 shutil.rmtree(build)
     return folder
+
+
+def damaged(bundle: Bundle, folder: Path) -> list[str]:
+    """The jars of a fetched bundle that are gone, or are no longer what is locked, by name."""
+    jars = {name: digest for name, digest in jar_sums().get(bundle.name, {}).items() if name.endswith(".jar")}
+    return sorted(name for name, digest in jars.items() if _sum(folder / "libs" / name) != digest)
 
 
 def jar_sums() -> dict[str, dict[str, str]]:
@@ -163,7 +169,7 @@ def _fetch_wheel(bundle: Bundle, folder: Path, say: Callable[[str], None]) -> No
 def _verify(bundle: Bundle, libs: Path) -> None:
     """Every file that came must be locked with this sum, and every one that is locked must have come."""
     locked = jar_sums().get(bundle.name, {})
-    came = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in libs.iterdir()}
+    came = {path.name: _sum(path) for path in libs.iterdir()}
     if came != locked:
         odd = sorted(name for name in came.keys() | locked.keys() if came.get(name) != locked.get(name))
         raise ServiceError(
@@ -171,6 +177,14 @@ def _verify(bundle: Bundle, libs: Path) -> None:
             f"{odd[0]} first; a mirror or Maven's local repository holds something else: remove that file there and "
             "start again"
         )
+
+
+def _sum(path: Path) -> str:
+    """SHA-256 in hexadecimal; empty when the file cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _compile(source: Path, part: Path, java: Java) -> None:

@@ -15,10 +15,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from infra.services.errors import ServiceError
 from infra.services.processes import Identity, is_alive
 
-__all__ = ["Record", "ServiceFolder", "locked"]
+__all__ = ["Record", "ServiceFolder", "at_work_in", "locked"]
 
 MARK = "headrace-service"
 RECORD = "process.json"
@@ -31,6 +33,19 @@ class Record(NamedTuple):
     who: Identity
     ports: Mapping[str, int]  # its own, as `Service.ports` names them
     programs: str  # the folders of its bundle and plugins
+
+
+class _Kept(msgspec.Struct):
+    """A `Record` as its file has it."""
+
+    pid: int
+    started: str
+    ports: dict[str, int]
+    programs: str
+
+    def __post_init__(self) -> None:
+        if "main" not in self.ports:
+            raise ValueError("no main port")
 
 
 class ServiceFolder:
@@ -75,15 +90,15 @@ class ServiceFolder:
     def record(self) -> Record | None:
         """The process last started here, until `forget`; it may have died since."""
         try:
-            kept = json.loads((self.path / RECORD).read_bytes())
-            return Record(Identity(kept["pid"], kept["started"]), kept["ports"], kept["programs"])
+            kept = msgspec.json.decode((self.path / RECORD).read_bytes(), type=_Kept)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except msgspec.DecodeError as error:
             raise ServiceError(
                 f"{self.path / RECORD} is unreadable ({error}); see with ps whether {self.name} runs, end it, "
                 "and remove the file"
             ) from error
+        return Record(Identity(kept.pid, kept.started), kept.ports, kept.programs)
 
     def keep(self, record: Record) -> None:
         kept = {**record.who._asdict(), "ports": dict(record.ports), "programs": record.programs}
@@ -108,6 +123,16 @@ class ServiceFolder:
         except FileNotFoundError:
             return []
         return list(deque(lines, maxlen=count))
+
+
+def at_work_in(pid: int) -> Path | None:
+    """The folder of the service that this process is; None when it is none, or not ours to look into."""
+    try:
+        place = Path(f"/proc/{pid}/cwd").readlink()
+        record = ServiceFolder(place.parent, place.name).running() if (place / MARK).is_file() else None
+    except (OSError, ServiceError):
+        return None
+    return place if record is not None and record.who.pid == pid else None
 
 
 @contextmanager

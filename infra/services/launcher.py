@@ -24,9 +24,9 @@ from infra.services import catalog, ready
 from infra.services.catalog import HOST, Bundle, Service
 from infra.services.commands import Command, Place, prepare
 from infra.services.errors import ServiceError
+from infra.services.fetch import damaged, sink_plugins
 from infra.services.fetch import fetch as fetch_bundles
-from infra.services.fetch import sink_plugins
-from infra.services.folder import Record, ServiceFolder, locked
+from infra.services.folder import Record, ServiceFolder, at_work_in, locked
 from infra.services.java import Java, find_java
 from infra.services.processes import end, identity, is_free, listener, rss_mb, spawn
 
@@ -62,6 +62,7 @@ class Tools(NamedTuple):
 
     fetch: Callable[[Iterable[Bundle], Mapping[str, str], Callable[[str], None]], dict[str, Path]] = fetch_bundles
     sink_plugins: Callable[[Mapping[str, str], Callable[[str], None]], Path] = sink_plugins
+    damaged: Callable[[Bundle, Path], list[str]] = damaged
     find_java: Callable[[str, tuple[int, int], Mapping[str, str]], Java] = find_java
     prepare: Callable[[Place], Command] = prepare
     ask: Callable[[str, Mapping[str, int], Path], None] = ready.ask
@@ -192,6 +193,9 @@ def _check_ports(starting: Iterable[Place]) -> None:
                 if holder and holder.pid
                 else " by another user's process, or one that is just ending"
             )
+            own = at_work_in(holder.pid) if holder else None
+            if own is not None:  # the folder of data goes by where one stands, unless it is named
+                by += f", {own.name} with its data in {own.parent}: headrace services down --data {own.parent} ends it"
             taken.append(f"{name} needs port {port} of {HOST}, which is taken{by if holder else ''}")
     if taken:
         raise ServiceError(
@@ -210,8 +214,15 @@ def _start(places: Sequence[Place], starting: Sequence[Place], say: Callable[[st
     new: set[str] = set()
 
     def start(place: Place) -> None:
-        new.add(place.service.name)
-        _launch(place, tools)
+        name = place.service.name
+        new.add(name)
+        try:
+            _launch(place, tools)
+        except OSError as error:
+            raise ServiceError(
+                f"{name} could not be started: {error.filename or place.folder}: {error.strerror}; "
+                "make room or grant the right there, or name another folder with --data"
+            ) from error
 
     def bring(place: Place) -> None:
         for need in place.service.needs:
@@ -276,7 +287,7 @@ def _bring(
     while not stop.is_set():
         if folder.running() is None:
             if is_new:
-                raise _died(place)
+                raise _died(place, tools)
             is_new = True  # it ran when we looked, and was about to end
             start(place)
         try:
@@ -288,6 +299,8 @@ def _bring(
                     "a busy machine may need a second try, otherwise mend what the log says"
                 ) from error
         else:
+            if folder.running() is None:
+                continue  # somebody else answered
             if is_new:
                 say(f"{name}: ready after {time.monotonic() - began:.1f} s")
             return
@@ -303,8 +316,12 @@ def _launch(place: Place, tools: Tools) -> None:
     process = _spawn(place, command, tools)
     who = identity(process.pid)
     if who is None:
-        raise _died(place)
-    folder.keep(Record(who, place.own, _programs(place)))
+        raise _died(place, tools)
+    try:
+        folder.keep(Record(who, place.own, _programs(place)))
+    except OSError:  # a full disk: without its record nobody would find it again
+        end(who, patience_s=_patience_s(place.service.name, tools))
+        raise
 
 
 def _run_first(place: Place, command: Command, tools: Tools) -> None:
@@ -320,7 +337,7 @@ def _run_first(place: Place, command: Command, tools: Tools) -> None:
             check=False,
         )
     if done.returncode != 0:
-        raise _died(place)
+        raise _died(place, tools)
 
 
 def _spawn(place: Place, command: Command, tools: Tools) -> subprocess.Popen[bytes]:
@@ -335,14 +352,19 @@ def _environ(command: Command, tools: Tools) -> dict[str, str]:
     return {**tools.environ, "MALLOC_ARENA_MAX": "2", **command.environ}
 
 
-def _died(place: Place) -> ServiceError:
+def _died(place: Place, tools: Tools) -> ServiceError:
     folder = _folder(place)
     folder.forget()
     lines = folder.last_lines(TAIL_LINES) or ["(its log is empty)"]
+    odd = tools.damaged(place.service.bundle, place.programs)
+    if odd:  # its data may be sound, and beginning without it would mend nothing
+        remedy = f"its programs are damaged, {odd[0]} first: remove {place.programs}; the next `up` fetches them again"
+    else:
+        remedy = f"mend what it says, or begin anew without its data: headrace services up {place.service.name} --fresh"
     return ServiceError(
         f"{place.service.name} ended while it started; the last lines of {folder.log}:\n  "
         + "\n  ".join(line[:300] for line in lines)
-        + f"\n  mend what it says, or begin anew without its data: headrace services up {place.service.name} --fresh"
+        + f"\n  {remedy}"
     )
 
 

@@ -125,10 +125,10 @@ def listener(port: int) -> Listener | None:
         return None
     pid = max(holders)
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         words = ""
-    return Listener(pid, words[:60])
+    return Listener(pid, " ".join(words.split())[:60])
 
 
 def listeners() -> list[tuple[str, int, int]]:

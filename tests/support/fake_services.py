@@ -47,6 +47,7 @@ class FakeServices:
         self.versions: dict[str, str] = {}
         self.events: list[str] = []
         self.said: list[str] = []
+        self.damaged: list[str] = []
         self.interrupt: Callable[[], None] | None = None  # called at the first question
         self.environ = {"PATH": "/usr/bin:/bin", "HEADRACE_PORTS": free_ports()}
 
@@ -54,6 +55,7 @@ class FakeServices:
         return Tools(
             fetch=self._fetch,
             sink_plugins=lambda environ, say: Path("/plugins") / self.versions.get("connect", "1"),
+            damaged=lambda bundle, folder: self.damaged,
             find_java=lambda who, span, environ: Java(Path("/java"), span[0]),
             prepare=self._prepare,
             ask=self._ask,

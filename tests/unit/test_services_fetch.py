@@ -83,6 +83,16 @@ def test_a_jar_that_is_not_the_locked_one_is_refused(fetching: Fetching, name: s
     assert not list(fetching.cache.glob("kafka-*"))
 
 
+def test_what_was_damaged_in_the_cache_is_found(fetching: Fetching) -> None:
+    """A jar cut short, or taken away, after it was fetched."""
+    fetching.bring("b.jar", "two")
+    folder = fetching.run()
+    assert fetch.damaged(BUNDLE, folder) == []
+    (folder / "libs" / "a.jar").write_text("on")
+    (folder / "libs" / "b.jar").unlink()
+    assert fetch.damaged(BUNDLE, folder) == ["a.jar", "b.jar"]
+
+
 def test_maven_s_own_words_are_shown(fetching: Fetching) -> None:
     """Without a network the reason is Maven's, the remedy ours."""
     fetching.script('echo "[INFO] scanning"; echo "[ERROR] Could not transfer artifact"; exit 1')

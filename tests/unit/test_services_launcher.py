@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import signal
@@ -16,7 +18,7 @@ import pytest
 from infra.services import launcher, processes
 from infra.services.catalog import HOST
 from infra.services.errors import ServiceError
-from infra.services.folder import MARK, RECORD
+from infra.services.folder import MARK, RECORD, Record, ServiceFolder
 from tests.support.fake_services import FakeServices
 
 
@@ -89,6 +91,74 @@ def test_a_taken_port_names_its_holder(fakes: FakeServices) -> None:
     assert f"taken by pid {os.getpid()} (" in str(error.value)
     assert "HEADRACE_PORTS=+1000" in str(error.value)
     assert fakes.events == []
+
+
+def test_a_port_held_by_our_own_service_says_where_it_was_started(fakes: FakeServices, tmp_path: Path) -> None:
+    """Who stands in another folder has other data, sees nothing run there, and must learn what to end."""
+    up(fakes, "s3")
+    with pytest.raises(ServiceError) as error:
+        launcher.up(("s3",), data=tmp_path / "elsewhere", say=fakes.said.append, tools=fakes.tools())
+    remedy = f", s3 with its data in {fakes.data}: headrace services down --data {fakes.data} ends it"
+    assert remedy in str(error.value)
+
+
+def test_one_whose_record_cannot_be_kept_is_ended(fakes: FakeServices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk no service may be left that neither `status` nor `down` knows; the message says which folder."""
+    started: list[processes.Identity] = []
+
+    def full(folder: ServiceFolder, record: Record) -> None:
+        started.append(record.who)
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder.path / RECORD))
+
+    monkeypatch.setattr(ServiceFolder, "keep", full)
+    with pytest.raises(ServiceError, match=r"s3 could not be started: .*/s3/.*: No space left on device; make room"):
+        up(fakes, "s3")
+    assert not processes.is_alive(started[0])
+    assert processes.is_free(HOST, fakes.ports["s3"])
+
+
+def test_an_answer_of_somebody_else_is_none(fakes: FakeServices) -> None:
+    """A service that died is not ready because another process, on its port since, says so."""
+    with contextlib.ExitStack() as stack:
+
+        def supplant() -> None:
+            who = json.loads((fakes.data / "s3" / RECORD).read_bytes())["pid"]
+            os.kill(who, signal.SIGKILL)
+            poll_until(lambda: gone(who))
+            other = stack.enter_context(socket.create_server((HOST, fakes.ports["s3"])))
+            stack.enter_context(ThreadPoolExecutor(1)).submit(lambda: other.accept()[0].sendall(b"ready"))
+
+        fakes.interrupt = supplant
+        with pytest.raises(ServiceError, match="s3 ended while it started"):
+            up(fakes, "s3")
+
+
+def test_damaged_programs_are_no_reason_to_lose_the_data(fakes: FakeServices) -> None:
+    """A jar cut short in the cache is mended by fetching it again; `--fresh` would only take the data away."""
+    fakes.manners["kafka"] = "dies"
+    fakes.damaged = ["kafka-server.jar"]
+    with pytest.raises(ServiceError, match=r"damaged, kafka-server\.jar first: remove /programs/1") as error:
+        up(fakes, "kafka")
+    assert "--fresh" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "{",
+        "[]",
+        '{"pid": "x", "started": "s", "ports": {"main": 1}, "programs": ""}',
+        '{"pid": 1, "started": "s", "ports": {}, "programs": ""}',
+    ],
+)
+def test_an_unreadable_record_is_words(fakes: FakeServices, kept: str) -> None:
+    """A record that a crash or a hand spoilt is named with the remedy, whatever it holds instead."""
+    up(fakes, "s3")
+    down(fakes)
+    (fakes.data / "s3" / RECORD).write_text(kept)
+    with pytest.raises(ServiceError, match=r"process\.json is unreadable .*; see with ps whether s3 runs"):
+        states(fakes)
+    (fakes.data / "s3" / RECORD).unlink()
 
 
 @pytest.mark.parametrize(
