@@ -12,6 +12,7 @@ The rules:
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -35,6 +36,7 @@ __all__ = ["Running", "State", "Tools", "data_folder", "down", "logs", "status",
 READY_S = 180.0  # Cassandra took 27 s on two busy cores
 LOOK_S = 0.25  # between two questions to a service that does not answer yet
 TAIL_LINES = 12
+ROOM_BYTES = 4 << 20  # below this a service that ended may not have been able to write why
 
 
 class Running(NamedTuple):
@@ -66,6 +68,7 @@ class Tools(NamedTuple):
     find_java: Callable[[str, tuple[int, int], Mapping[str, str]], Java] = find_java
     prepare: Callable[[Place], Command] = prepare
     ask: Callable[[str, Mapping[str, int], Path], None] = ready.ask
+    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
     environ: Mapping[str, str] = os.environ
     ready_s: float = READY_S
     stop_s: float | None = None  # in place of each service's own
@@ -181,27 +184,33 @@ def _must_start(place: Place, say: Callable[[str], None], tools: Tools) -> bool:
 
 
 def _check_ports(starting: Iterable[Place]) -> None:
-    taken = []
+    taken: dict[tuple[str, str], list[str]] = {}  # (service, who holds them): its ports, by name
     for place in starting:
+        service = place.service.name
         for part, port in place.own.items():
-            if is_free(HOST, port):
-                continue
-            name = place.service.name if part == "main" else f"{place.service.name}.{part}"
-            holder = listener(port)
-            by = (
-                f" by pid {holder.pid} ({holder.command})"
-                if holder and holder.pid
-                else " by another user's process, or one that is just ending"
-            )
-            own = at_work_in(holder.pid) if holder else None
-            if own is not None:  # the folder of data goes by where one stands, unless it is named
-                by += f", {own.name} with its data in {own.parent}: headrace services down --data {own.parent} ends it"
-            taken.append(f"{name} needs port {port} of {HOST}, which is taken{by if holder else ''}")
+            if not is_free(HOST, port):
+                name = service if part == "main" else f"{service}.{part}"
+                taken.setdefault((service, _holder(port)), []).append(f"{name} needs port {port}")
     if taken:
+        lines = [f"{', '.join(needs)} of {HOST}, taken{holder}" for (_, holder), needs in taken.items()]
         raise ServiceError(
-            "\n  ".join(taken) + "\n  end that process, or move: HEADRACE_PORTS=+1000 for all, "
+            "\n  ".join(lines) + "\n  end that process, or move: HEADRACE_PORTS=+1000 for all, "
             "HEADRACE_PORTS=NAME=PORT for one; nothing was started"
         )
+
+
+def _holder(port: int) -> str:
+    """Who has the port, in words to stand behind "taken"; empty when nobody listens there."""
+    holder = listener(port)
+    if holder is None:
+        return ""
+    if holder.pid == 0:
+        return " by another user's process, or one that is just ending"
+    words = f" by pid {holder.pid} ({holder.command})"
+    own = at_work_in(holder.pid)
+    if own is not None:  # the folder of data goes by where one stands, unless it is named
+        words += f", {own.name} with its data in {own.parent}: headrace services down --data {own.parent} ends it"
+    return words
 
 
 # --- starting -------------------------------------------------------------------------------------------------------
@@ -359,8 +368,11 @@ def _died(place: Place, tools: Tools) -> ServiceError:
     odd = tools.damaged(place.service.bundle, place.programs)
     if odd:  # its data may be sound, and beginning without it would mend nothing
         remedy = f"its programs are damaged, {odd[0]} first: remove {place.programs}; the next `up` fetches them again"
+    elif tools.free_bytes(folder.path) < ROOM_BYTES:
+        remedy = f"the disk of {folder.path} is full: make room there, or name another folder with --data"
     else:
-        remedy = f"mend what it says, or begin anew without its data: headrace services up {place.service.name} --fresh"
+        anew = f"headrace services up {place.service.name} --fresh --data {folder.path.parent}"
+        remedy = f"mend what it says, or begin anew without its data: {anew}"
     return ServiceError(
         f"{place.service.name} ended while it started; the last lines of {folder.log}:\n  "
         + "\n  ".join(line[:300] for line in lines)

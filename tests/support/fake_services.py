@@ -48,6 +48,7 @@ class FakeServices:
         self.events: list[str] = []
         self.said: list[str] = []
         self.damaged: list[str] = []
+        self.free_bytes = 1 << 40
         self.interrupt: Callable[[], None] | None = None  # called at the first question
         self.environ = {"PATH": "/usr/bin:/bin", "HEADRACE_PORTS": free_ports()}
 
@@ -56,6 +57,7 @@ class FakeServices:
             fetch=self._fetch,
             sink_plugins=lambda environ, say: Path("/plugins") / self.versions.get("connect", "1"),
             damaged=lambda bundle, folder: self.damaged,
+            free_bytes=lambda path: self.free_bytes,
             find_java=lambda who, span, environ: Java(Path("/java"), span[0]),
             prepare=self._prepare,
             ask=self._ask,

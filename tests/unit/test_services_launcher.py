@@ -142,6 +142,15 @@ def test_damaged_programs_are_no_reason_to_lose_the_data(fakes: FakeServices) ->
     assert "--fresh" not in str(error.value)
 
 
+def test_a_full_disk_is_named_where_a_service_could_not_say_so(fakes: FakeServices) -> None:
+    """Its log cannot be written either; and `--fresh` is no remedy."""
+    fakes.manners["kafka"] = "dies"
+    fakes.free_bytes = 4_096
+    with pytest.raises(ServiceError, match=r"the disk of .*/kafka is full: make room there, or name another") as error:
+        up(fakes, "kafka")
+    assert "--fresh" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     "kept",
     [
@@ -168,7 +177,7 @@ def test_one_that_dies_at_the_start_takes_down_what_came_with_it(fakes: FakeServ
     """Nothing is left half up; what ran before stays; the message has the last lines of the log."""
     before = up(fakes, "kafka")
     fakes.manners["s3"] = manner
-    with pytest.raises(ServiceError, match=f"(?s)s3 ended while it started.*{word}.*--fresh"):
+    with pytest.raises(ServiceError, match=f"(?s)s3 ended while it started.*{word}.*--fresh --data {fakes.data}"):
         up(fakes, "kafka", "s3", "cassandra", "opensearch")
     assert states(fakes) == {**dict.fromkeys(states(fakes), "stopped"), "kafka": "ready"}
     assert not gone(before["kafka"].pid)
