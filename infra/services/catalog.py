@@ -1,7 +1,7 @@
 """The services as data: versions, artifacts, ports, credentials, memory. `infra/compose.yaml` is held to it by a test.
 
-Ports are fixed, on 127.0.0.1. `HEADRACE_PORTS` changes them: `+1000` moves all, `kafka=9092` or `s3.filer=8888` names
-one, separated by commas (`+1000,kafka=9092`). A gRPC twin of SeaweedFS lies at +10000 unless it is named itself.
+Ports are fixed, on 127.0.0.1. `HEADRACE_PORTS` changes them: `+500` moves all, `kafka=9092` or `s3.filer=8888` names
+one, separated by commas (`+500,kafka=9092`). A gRPC twin of SeaweedFS lies at +10000 unless it is named itself.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
             named[name] = int(number)
         else:
             raise ServiceError(
-                f'HEADRACE_PORTS: needed words such as +1000 or kafka=9092, came "{word}"; names: {", ".join(PORTS)}',
+                f'HEADRACE_PORTS: needed words such as +500 or kafka=9092, came "{word}"; names: {", ".join(PORTS)}',
                 usage=True,
             )
     taken = {name: named.get(name, port + shift) for name, port in PORTS.items()}

@@ -194,7 +194,7 @@ def _check_ports(starting: Iterable[Place]) -> None:
     if taken:
         lines = [f"{', '.join(needs)} of {HOST}, taken{holder}" for (_, holder), needs in taken.items()]
         raise ServiceError(
-            "\n  ".join(lines) + "\n  end that process, or move: HEADRACE_PORTS=+1000 for all, "
+            "\n  ".join(lines) + "\n  end that process, or move: HEADRACE_PORTS=+500 for all, "
             "HEADRACE_PORTS=NAME=PORT for one; nothing was started"
         )
 

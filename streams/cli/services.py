@@ -25,7 +25,7 @@ EXAMPLES = """
   headrace services down                     ends what was started here, and nothing else
 
 Programs are fetched once into ~/.cache/headrace/services (HEADRACE_CACHE); needed: Java 17 with its compiler, Maven.
-Data is kept in ./services-data (HEADRACE_SERVICES, --data). HEADRACE_PORTS=+1000,kafka=9092 moves the ports.
+Data is kept in ./services-data (HEADRACE_SERVICES, --data). HEADRACE_PORTS=+500,kafka=9092 moves the ports.
 HEADRACE_JAVA=/path/to/jdk names the Java. The optional registry, started only when named, needs Java 21 or newer.
 """
 

@@ -6,6 +6,7 @@ import pytest
 
 from infra.services import catalog
 from infra.services.errors import ServiceError
+from streams.cli.services import EXAMPLES
 
 
 def test_the_endpoints_are_those_that_all_parts_agree_on() -> None:
@@ -34,6 +35,13 @@ def test_ports_move_together_or_one_by_one() -> None:
     assert moved["s3.filer"] == 9999
     assert {moved[name] - port for name, port in catalog.PORTS.items() if name != "s3.filer"} == {1000}
     assert catalog.endpoints({"HEADRACE_PORTS": "kafka=9092"})["kafka"] == "127.0.0.1:9092"
+
+
+def test_the_shift_that_help_and_errors_name_meets_no_port_of_the_unshifted() -> None:
+    """At +1000 `s3` would lie where another set of services has `s3.master`, and the remedy would fail again."""
+    assert "HEADRACE_PORTS=+500" in EXAMPLES
+    moved = catalog.ports({"HEADRACE_PORTS": "+500"})
+    assert not set(moved.values()) & set(catalog.PORTS.values())
 
 
 @pytest.mark.parametrize(

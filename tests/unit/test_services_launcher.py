@@ -89,7 +89,7 @@ def test_a_taken_port_names_its_holder(fakes: FakeServices) -> None:
         up(fakes, "kafka", "s3")
     assert f"kafka.controller needs port {fakes.ports['kafka.controller']} of {HOST}" in str(error.value)
     assert f"taken by pid {os.getpid()} (" in str(error.value)
-    assert "HEADRACE_PORTS=+1000" in str(error.value)
+    assert "HEADRACE_PORTS=+500" in str(error.value)
     assert fakes.events == []
 
 
