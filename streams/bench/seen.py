@@ -108,7 +108,7 @@ class _CountingReads:
     """The store, with a count of the keys that the seen family was asked for."""
 
     def __init__(self, db: CrawlDb) -> None:
-        self.rows, self.get, self.queue = db.rows, db.get, db.queue
+        self.rows, self.rows_after, self.get, self.queue = db.rows, db.rows_after, db.get, db.queue
         self.hosts, self.scan, self.tasks = db.hosts, db.scan, db.tasks
         self._seen = db.seen
         self.asked = 0

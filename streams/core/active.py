@@ -24,6 +24,7 @@ class Hosts:
         self._epoch, self._clock_skew_ms = epoch, clock_skew_ms
         self._hosts_max = hosts_max
         self._slots: dict[bytes, HostSlot] = {}
+        self.loaded_to: Callable[[bytes], bytes | None] | None = None  # how much of it the owner's index has
         self.on_load: Callable[[bytes, HostState], None] | None = None  # what is derived is made anew
         self.on_drop: Callable[[bytes], None] = lambda host_id_: None
         self._unwritten: list[HostSlot] = []
@@ -48,6 +49,8 @@ class Hosts:
         else:
             slot = HostSlot(host_id_, decode_host(raw), new=False)
             allow_for_skew(slot.state, self._epoch, self._clock_skew_ms)
+            if self.loaded_to is not None:
+                slot.loaded_to = self.loaded_to(host_id_)
             for lease in slot.state.in_flight.values():
                 if lease.kind is not Kind.ROBOTS:
                     slot.rows[lease.url_id] = None

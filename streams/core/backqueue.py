@@ -55,6 +55,13 @@ class BackQueue:
         if len(window) > 2 * WINDOW_URLS_MAX:
             self._cut(queue, window)
 
+    def load(self, tail: bytes) -> None:
+        """An entry that may have been missing until this turn: it takes its place unless it stands there already."""
+        window = self._windows[tail[0]] or ()
+        at = bisect_left(window, tail)
+        if at == len(window) or window[at] != tail:
+            self.push(tail)
+
     def remove(self, tail: bytes) -> None:
         window = self._windows[tail[0]]
         if window:
