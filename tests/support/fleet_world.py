@@ -44,9 +44,7 @@ class FleetWorld:
     def __init__(self, kafka: str, folder: Path, *, partitions: int = 4, **order: Any) -> None:
         self.kafka, self.folder, self.partitions = kafka, folder, partitions
         folder.mkdir(parents=True, exist_ok=True)
-        self.order = Order(
-            kafka=kafka, data="", rows=str(folder / "rows.sqlite"), partitions=partitions, **order
-        )
+        self.order = Order(kafka=kafka, data="", rows=str(folder / "rows.sqlite"), partitions=partitions, **order)
         self.rows_file = FileUrlState(Path(self.order.rows))
         self.workers: list[Worker] = []
         self._port = 0

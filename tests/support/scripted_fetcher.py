@@ -89,7 +89,7 @@ class ScriptedFetcher:
         producer: Any = Producer({"bootstrap.servers": self._kafka, "linger.ms": 2, "acks": "all"})
         consumer.assign([TopicPartition("fetch-leases", partition, 0) for partition in range(self._partitions)])
         while not self._stopping.is_set():
-            for message in consumer.consume(500, 0.005):
+            for message in consumer.consume(500, 0.02):
                 if message.error() is None:
                     for lease in decode(message.value(), FetchLease):
                         self._take(lease)
@@ -179,9 +179,7 @@ def judge(log: Sequence[Started], delay_ms: int) -> list[str]:
     for one in sorted(log, key=lambda started: started.at_ms):
         before = last.get(one.host_key)
         if before is not None and one.at_ms - before.at_ms < delay_ms - EXTRA_MS:
-            wrong.append(
-                f"{one.host_key} was asked {before.url} and, {one.at_ms - before.at_ms} ms later, {one.url}"
-            )
+            wrong.append(f"{one.host_key} was asked {before.url} and, {one.at_ms - before.at_ms} ms later, {one.url}")
         last[one.host_key] = one
     for (url, version, kind), times in Counter((one.url, one.url_version, one.kind) for one in log).items():
         if times > 1:

@@ -46,7 +46,9 @@ class FileUrlState:
             "SELECT url_id, row FROM url_state WHERE host_key = ? AND url_id > ? AND row IS NOT NULL"
             " ORDER BY url_id LIMIT ?"
         )
-        return [(bytes(url_id), bytes(row)) for url_id, row in self._connection().execute(ask, (host_key, after, rows_max))]
+        return [
+            (bytes(url_id), bytes(row)) for url_id, row in self._connection().execute(ask, (host_key, after, rows_max))
+        ]
 
     def take(self, partition: int) -> int:
         with self._connection() as connection:
