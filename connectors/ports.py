@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from schemas.records import BodyRef, FetchLease, FetchResult, ParsedPage, ParseTask
+from streams.core.rows import UrlRow
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -84,3 +86,77 @@ class Segments(Protocol):
     def read(self, ref: BodyRef) -> bytes:
         """The payload (decoded body or text) of one record."""
         ...
+
+
+class UrlWrite(msgspec.Struct, frozen=True, gc=False):
+    """One row to be made durable. `row` None: the URL is deleted, and reads as one that never was.
+
+    `lease_id` is that of the lease whose answer the row follows from, for the audit; empty when there is none.
+    """
+
+    host_key: str
+    url_id: bytes
+    row: UrlRow | None
+    lease_id: bytes = b""
+
+
+class UrlFound(msgspec.Struct, frozen=True, gc=False):
+    """A row as it is durable."""
+
+    url_id: bytes
+    row: UrlRow
+    lease_id: bytes
+
+
+class UrlState(Protocol):
+    """What is known of each URL, for the fleet. A URL's row is written by the owner of its host's partition alone.
+
+    Of two writes of a URL the one with the higher (epoch, version) stands, in whatever order they arrive and however
+    often: so an owner that was replaced changes nothing any more. It is not told so: an owner decides from its own
+    state. Two different rows of one stamp are the caller's mistake; one of the two then stands, whole.
+
+    A store that is away is waited for, for ever; the calls return when all of theirs is done. They raise `StoreClosed`
+    after `close`, and CrawlError for what waiting does not mend: a table that is missing, a login that is refused.
+    """
+
+    def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
+        """Returns when every row is durable. Of several rows of one URL the last counts.
+
+        `version` rises with every call of an epoch, 1 to 2^32 - 1; the very same call may be repeated. Nothing is
+        promised of a call that did not return: any of its rows may be there, now or later.
+        """
+        ...
+
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[UrlFound]:
+        """Those of the URLs that are known, in the order of url_id. Raises `schemas.codec.BadRecord`."""
+        ...
+
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[UrlFound]:
+        """The host's rows that follow the url_id `after` (empty: from the first), in the order of url_id.
+
+        Fewer than `rows_max`, and the host has no more. Raises `schemas.codec.BadRecord`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends calls that wait, from any thread."""
+        ...
+
+
+class Epochs(Protocol):
+    """The numbers of ownership. Each is given once, and a later one is higher, over all regions."""
+
+    def take(self, partition: int, *, owner: str, region: str, now_ms: int) -> int:
+        """A new epoch for whoever takes the partition over, 1 or more. Waits for the store as `UrlState` does.
+
+        `owner`, `region` and `now_ms` are noted for people.
+        """
+        ...
+
+    def last(self, partition: int) -> int:
+        """The epoch that was given last, 0 when none was."""
+        ...
+
+
+class StoreClosed(Exception):
+    """The store was closed while somebody waited for it."""

@@ -44,7 +44,7 @@ def encode_state(row: UrlRow | None, lease_id: bytes = b"") -> bytes:
 
 
 def decode_state(url: str, state: bytes) -> tuple[UrlRow | None, bytes]:
-    """The row of a state cell, None when it is deleted, and the lease_id. Raises `BadRecord`: a newer build's, damage."""
+    """The row of a state cell, None when it is deleted, and the lease_id. Raises BadRecord: a newer build's, damage."""
     (record,) = decode(state, UrlRecord)
     if record.status is UrlStatus.DELETED:
         return None, record.lease_id

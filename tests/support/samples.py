@@ -96,7 +96,9 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
         place=b"\x02" + bytes(6),
         version=3,
         lastmod_ms=4,
-        visit=Visit(5, 200, 3, body=BODY, content=BODY, etag='W/"é"', simhash=1 << 63, text=BODY, robots_tags=("a", "b")),
+        visit=Visit(
+            5, 200, 3, body=BODY, content=BODY, etag='W/"é"', simhash=1 << 63, text=BODY, robots_tags=("a", "b")
+        ),
         trusted_hosts=("string", "null"),
         lease_id=LEASE_ID,
     ),

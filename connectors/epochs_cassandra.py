@@ -1,0 +1,63 @@
+"""The numbers of ownership in Cassandra, table `owner_epoch`: one Paxos write for each assignment of a partition.
+
+    INSERT ... IF NOT EXISTS, then UPDATE ... SET epoch = n + 1 ... IF epoch = n
+
+at SERIAL, which is agreed on by all regions. Whoever is told that its write was applied has the number alone. Whoever
+lost the answer asks again and takes a later one; the number in between is nobody's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cassandra import ConsistencyLevel
+
+from connectors.cassandra_link import CassandraLink
+from schemas.cassandra import OWNER_EPOCH, STAMP_EPOCH_MAX
+from streams.core.failures import EXIT_FAILED, CrawlError
+
+_LAST = f"SELECT epoch FROM {{keyspace}}.{OWNER_EPOCH} WHERE partition_id = ?"
+_FIRST = (
+    f"INSERT INTO {{keyspace}}.{OWNER_EPOCH} (partition_id, epoch, owner, region, taken_ms) VALUES (?, ?, ?, ?, ?)"
+    " IF NOT EXISTS"
+)
+_NEXT = (
+    f"UPDATE {{keyspace}}.{OWNER_EPOCH} SET epoch = ?, owner = ?, region = ?, taken_ms = ? WHERE partition_id = ?"
+    " IF epoch = ?"
+)
+
+
+class CassandraEpochs:
+    """`connectors.ports.Epochs`. Any thread may call."""
+
+    def __init__(self, link: CassandraLink) -> None:
+        self._link = link
+
+    def take(self, partition: int, *, owner: str, region: str, now_ms: int) -> int:
+        """As the port says. Raises CrawlError when the numbers are at their end."""
+        last = self.last(partition)
+        while True:
+            epoch = last + 1
+            if epoch > STAMP_EPOCH_MAX:
+                raise CrawlError(
+                    f"owner_epoch: needed an epoch of partition {partition} up to {STAMP_EPOCH_MAX}, came {epoch};"
+                    " somebody wrote it by hand",
+                    EXIT_FAILED,
+                )
+            if last == 0:
+                answer = self._ask(_FIRST, (partition, epoch, owner, region, now_ms))
+            else:
+                answer = self._ask(_NEXT, (epoch, owner, region, now_ms, partition, last))
+            if answer[0]:
+                return epoch
+            last = self.last(partition)  # somebody was faster, or we were and did not hear of it
+
+    def last(self, partition: int) -> int:
+        select = self._link.prepared(_LAST, ConsistencyLevel.SERIAL)
+        (answer,) = self._link.run([(select, (partition,))])
+        rows = answer.current_rows
+        return int(rows[0][0]) if rows else 0
+
+    def _ask(self, statement: str, values: tuple[Any, ...]) -> Any:
+        (answer,) = self._link.run([(self._link.prepared(statement), values)])
+        return answer.current_rows[0]
