@@ -42,7 +42,6 @@ BACKOFF_S_MAX = 5.0  # so long may a cluster that is back wait for us
 Statement = tuple[Any, Any]
 """(prepared statement, its values), or (a batch or bound statement, None)."""
 
-_PROFILE = "headrace"
 _TOLD = (DriverException, NoHostAvailable, ConnectionException, ErrorMessage)  # how the driver says that it failed
 _LASTING = (InvalidRequest, Unauthorized, AuthenticationFailed, SyntaxException, UnsupportedOperation)
 
@@ -68,6 +67,7 @@ class CassandraLink:
         self._in_flight_max = in_flight_max
         self._cluster: Cluster | None = None
         self._session: Session | None = None
+        self._profile: Any = None  # the session's
         self._prepared: dict[tuple[str, int], PreparedStatement] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -100,7 +100,7 @@ class CassandraLink:
                 [statements[at] for at in pending],
                 concurrency=self._in_flight_max,
                 raise_on_first_error=False,
-                execution_profile=_PROFILE,
+                execution_profile=self._profile,
             )
             failed: list[int] = []
             errors: list[Exception] = []
@@ -137,14 +137,11 @@ class CassandraLink:
                 except BaseException:
                     cluster.shutdown()
                     raise
-                session.add_execution_profile(
-                    _PROFILE,
-                    session.execution_profile_clone_update(
-                        EXEC_PROFILE_DEFAULT,
-                        request_timeout=ANSWER_S_MAX,
-                        row_factory=tuple_factory,  # a named one is a class made for each answer
-                        serial_consistency_level=ConsistencyLevel.SERIAL,
-                    ),
+                self._profile = session.execution_profile_clone_update(
+                    EXEC_PROFILE_DEFAULT,
+                    request_timeout=ANSWER_S_MAX,
+                    row_factory=tuple_factory,  # a named one is a class made for each answer
+                    serial_consistency_level=ConsistencyLevel.SERIAL,
                 )
                 self._cluster, self._session = cluster, session
             return self._session

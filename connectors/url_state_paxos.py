@@ -28,6 +28,7 @@ _UPDATE = (
     f"UPDATE {{keyspace}}.{URL_STATE_PAXOS} SET state = ?, stamp = ?"
     " WHERE host_key = ? AND bucket = ? AND url_id = ? IF stamp < ?"
 )
+_READMIT = _UPDATE.replace("SET state", "SET url = ?, state")  # the row may be of a deletion, which knows no URL
 
 
 class _Write(msgspec.Struct):
@@ -71,7 +72,10 @@ class PaxosUrlState:
         if write.insert:
             values: tuple[Any, ...] = (write.host_key, write.bucket, cell.url_id, cell.url or "", cell.state, at)
             return self._link.prepared(_INSERT), values
-        return self._link.prepared(_UPDATE), (cell.state, at, write.host_key, write.bucket, cell.url_id, at)
+        values = (cell.state, at, write.host_key, write.bucket, cell.url_id, at)
+        if cell.url is None:
+            return self._link.prepared(_UPDATE), values
+        return self._link.prepared(_READMIT), (cell.url, *values)
 
 
 def _goes_on(write: _Write, answer: Any) -> bool:

@@ -71,6 +71,8 @@ def in_order(*writes: UrlWrite) -> list[UrlWrite]:
 class UrlStateLaws:
     """What the owner relies on, whoever keeps the rows."""
 
+    many = 300  # rows, where it must be many; by Paxos each takes 20 ms and more
+
     @pytest.fixture
     def store(self, open_store: OpenStore) -> UrlState:
         """One store."""
@@ -166,10 +168,10 @@ class UrlStateLaws:
         """The owner dies with a part of its group written: its successor writes the group anew, decided a little
         differently, and what the dead one's requests still bring changes nothing."""
         host = new_host()
-        group = [admitted(host, number) for number in range(60)]
-        again = [admitted(host, number, depth=2) for number in range(60)]
-        parts = list(batches(group, rows_max=3))
-        assert len(parts) > 16
+        group = [admitted(host, number) for number in range(self.many // 10)]
+        again = [admitted(host, number, depth=2) for number in range(self.many // 10)]
+        parts = list(batches(group, rows_max=2))
+        assert len(parts) > 2
         for crash_after in (1, len(parts) // 2, len(parts) - 1):
             done = {cell.url_id for part in parts[:crash_after] for cell in part.cells}
             store.write([row for row in group if row.url_id in done], epoch=2 * crash_after, version=7)
@@ -199,9 +201,9 @@ class UrlStateLaws:
     def test_more_than_a_batch_holds(self, store: UrlState) -> None:
         """Rows of one partition beyond a batch's limit, and one row beyond it alone, all become durable."""
         host = new_host()
-        long = [_with_title(visited(host, number, "a"), 2_000) for number in range(300)]
-        huge = _with_title(visited(host, 300, "b"), 2 * BATCH_BYTES_MAX)
-        store.write([admitted(host, number) for number in range(301)], epoch=1, version=1)
+        long = [_with_title(visited(host, number, "a"), BATCH_BYTES_MAX // 6) for number in range(self.many)]
+        huge = _with_title(visited(host, self.many, "b"), 2 * BATCH_BYTES_MAX)
+        store.write([admitted(host, number) for number in range(self.many + 1)], epoch=1, version=1)
         store.write([*long, huge], epoch=1, version=2)
         assert known(store, *long, huge) == in_order(*long, huge)
 
@@ -209,7 +211,7 @@ class UrlStateLaws:
         """The rebuild reads a host some rows at a time: each row once, in order, deleted ones not counted, and no row
         of a host whose name begins alike."""
         host = new_host()
-        rows = [admitted(host, number) for number in range(200)]
+        rows = [admitted(host, number) for number in range(self.many)]
         store.write([*rows, admitted(host + "a", 1), admitted(host + ":8080", 1)], epoch=1, version=1)
         store.write([deleted(row) for row in rows[::3]], epoch=1, version=2)
         expected = [write.url_id for write in in_order(*(row for at, row in enumerate(rows) if at % 3))]
@@ -227,10 +229,10 @@ class UrlStateLaws:
     def test_reading_names_what_is_known(self, store: UrlState) -> None:
         """Asked for known and unknown URLs, repeatedly and in no order, each known one comes once."""
         host = new_host()
-        rows = [admitted(host, number) for number in range(120)]
+        rows = [admitted(host, number) for number in range(self.many)]
         store.write(rows, epoch=1, version=1)
-        asked = [admitted(host, number).url_id for number in (*range(150, 100, -1), 3, 3, 7)]
-        expected = in_order(*rows[101:], rows[3], rows[7])
+        asked = [admitted(host, number).url_id for number in (*range(self.many + 30, 20, -1), 3, 3, 7)]
+        expected = in_order(*rows[21:], rows[3], rows[7])
         assert [found.url_id for found in store.read(host, asked)] == [write.url_id for write in expected]
         assert store.read(host, []) == []
 

@@ -79,9 +79,6 @@ class FakeCassandra:
         """Counted."""
         self.shut += 1
 
-    def add_execution_profile(self, name: str, profile: Any) -> None:
-        """Nothing to keep."""
-
     def execution_profile_clone_update(self, profile: Any, **changes: Any) -> None:
         """Nothing to keep."""
 
@@ -89,7 +86,7 @@ class FakeCassandra:
         """The statement is its text."""
         return SimpleNamespace(query=query)
 
-    def execute_async(self, statement: Any, values: Sequence[Any], execution_profile: str) -> FakeFuture:
+    def execute_async(self, statement: Any, values: Sequence[Any], execution_profile: Any) -> FakeFuture:
         """Answered by another thread."""
         future = FakeFuture()
         with self._lock:

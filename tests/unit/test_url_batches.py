@@ -1,4 +1,4 @@
-"""URL rows gathered into batches: within one partition, bounded, each URL once, the URL written only where it belongs."""
+"""URL rows gathered into batches: within one partition, bounded, each URL once, its text only where it belongs."""
 
 from __future__ import annotations
 
