@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from connectors.ports import UrlFound, UrlWrite
+from connectors.url_records import decode_state, encode_state
 from schemas.cassandra import BUCKETS, bucket_of
 from streams.core.rows import is_first
-from streams.core.url_states import decode_state, encode_state
 
 BATCH_BYTES_MAX = 48 << 10
 """Below `batch_size_fail_threshold`, 50 KiB by default, at which some versions refuse a batch whatever it holds."""

@@ -2,7 +2,7 @@
 
 The cell is all that ever changes of a row, and it is written and read whole, so that no two writes can mix. The URL is
 not in it: it is a column of its own, written once. The core works with `streams.core.rows.UrlRow`;
-`streams.core.url_states` turns one into the other and back, exactly.
+`connectors.url_records` turns one into the other and back, exactly.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def rank_of(place_: bytes) -> int:
 
 
 def is_first(row: UrlRow) -> bool:
-    """Whether this may be the first that is written of the URL: a lease is what raises the version."""
-    return row.version == 0 and row.visit is None
+    """Whether this may be the first that is written of the URL: later ones follow from leases, which have versions."""
+    return row.version == 0
 
 
 encode_row = msgspec.msgpack.Encoder().encode

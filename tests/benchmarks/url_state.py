@@ -24,6 +24,7 @@ import msgspec
 
 from connectors.cassandra_link import CassandraLink
 from connectors.ports import UrlState, UrlWrite
+from connectors.url_records import encode_state
 from connectors.url_state_cassandra import CassandraUrlState
 from connectors.url_state_paxos import PaxosUrlState
 from infra.provision.cassandra_admin import open_cluster
@@ -33,7 +34,6 @@ from infra.settings_fleet import Fleet
 from infra.wiring_fleet import open_link
 from streams.core.rows import UrlRow, encode_row
 from streams.core.rules.urls import url_id
-from streams.core.url_states import encode_state
 from tests.benchmarks.measured import load
 from tests.benchmarks.record_bytes import row, url_of
 
@@ -70,6 +70,8 @@ def _measure(link: CassandraLink, arguments: argparse.Namespace) -> None:
     dice = random.Random(1)
     few = arguments.paxos_rows
     _encoding(dice)
+    for store in (plain, batched):  # a node is slow until its code is compiled
+        _write("not counted: the node warms up", store, [one for _ in range(2_000) for one in _page(dice)])
     for name, store, count in (("plain", plain, few * 4), ("batched", batched, arguments.rows), ("paxos", paxos, few)):
         pages = [write for _ in range(count // LINKS) for write in _page(dice)]
         _write(f"admit, pages of {LINKS} links, {name}", store, pages)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from connectors.ports import UrlWrite
 from connectors.url_batches import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Batch, batches, by_bucket
+from connectors.url_records import decode_state
 from schemas.cassandra import BUCKETS, bucket_of
-from streams.core.url_states import decode_state
 from tests.conformance.url_state_suite import admitted, deleted, visited
 
 HOSTS = ("https://a.example", "https://b.example")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectors.url_records import decode_state, encode_state
 from schemas.codec import BadRecord
 from schemas.url_rows import UrlRecord, UrlStatus
 from streams.core.rows import Status, UrlRow, is_first
-from streams.core.url_states import decode_state, encode_state
 from tests.conformance.url_state_suite import admitted, visited
 from tests.property.test_codec import records_of
 
