@@ -46,8 +46,9 @@ _version = iter(range(1, 1 << 32))
 def main() -> None:
     """All of it, a line each."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", default=["writes", "reads", "host"], help="writes, reads, host")
     parser.add_argument("--rows", type=int, default=60_000, help="of the stamped store")
-    parser.add_argument("--paxos-rows", type=int, default=6_000)
+    parser.add_argument("--paxos-rows", type=int, default=3_000)
     parser.add_argument("--host-rows", type=int, default=1_000_000, help="of the host that is read back")
     parser.add_argument("--settle", default="")
     parser.add_argument("--data", type=Path)
@@ -65,31 +66,40 @@ def main() -> None:
 
 
 def _measure(link: CassandraLink, arguments: argparse.Namespace) -> None:
-    batched, paxos = CassandraUrlState(link), PaxosUrlState(link)
-    plain = CassandraUrlState(link, batch_rows_max=1)
     dice = random.Random(1)
-    few = arguments.paxos_rows
+    store = CassandraUrlState(link)
     _encoding(dice)
-    for store in (plain, batched):  # a node is slow until its code is compiled
-        _write("not counted: the node warms up", store, [one for _ in range(2_000) for one in _page(dice)])
-    for name, store, count in (("plain", plain, few * 4), ("batched", batched, arguments.rows), ("paxos", paxos, few)):
-        pages = [write for _ in range(count // LINKS) for write in _page(dice)]
-        _write(f"admit, pages of {LINKS} links, {name}", store, pages)
-        lone = [write for number in range(few) for write in _site(dice, f"https://{name}{number}.example", 1)]
-        for at in range(0, few, GROUP):
+    for each in (CassandraUrlState(link, batch_rows_max=1), store):  # a node is slow until its code is compiled
+        _write("not counted: the node warms up", each, _pages(dice, 40_000))
+    if "writes" in arguments.parts:
+        _writes(link, dice, arguments)
+    if "reads" in arguments.parts:
+        _read(store, _pages(dice, 6_000))
+    if "host" in arguments.parts:
+        _big_host(store, dice, arguments.host_rows)
+        _visited_host(store, dice, arguments.rows)
+    if arguments.settle and arguments.data:
+        for visited in (False, True):
+            _disk(link, dice, arguments, visited=visited)
+
+
+def _writes(link: CassandraLink, dice: random.Random, arguments: argparse.Namespace) -> None:
+    batched = CassandraUrlState(link)
+    stores = (
+        ("plain", CassandraUrlState(link, batch_rows_max=1), arguments.rows // 3),
+        ("batched", batched, arguments.rows),
+        ("paxos", PaxosUrlState(link), arguments.paxos_rows),
+    )
+    for name, store, count in stores:
+        _write(f"admit, pages of {LINKS} links, {name}", store, _pages(dice, count))
+        site = f"https://www.sitemap-{name}.example"
+        _write(f"admit, a sitemap of one host, {name}", store, list(_site(dice, site, count)))
+        lone = [one for at in range(count) for one in _site(dice, f"https://{name}{at}.example", 1)]
+        for at in range(0, count, GROUP):
             store.write(lone[at : at + GROUP], epoch=1, version=next(_version))
         _write(f"complete, {name}", store, [_visited(write, dice) for write in lone])
-    site = _site(dice, "https://www.sitemap.example", arguments.rows)
-    _write("admit, a sitemap of one host, batched", batched, list(site))
-    pages = [write for _ in range(few // LINKS) for write in _page(dice)]
-    for host_rows in (GROUP // 10, GROUP):
-        _write(f"admit, groups of {host_rows}, batched", batched, pages, group=host_rows)
-    _read(batched, pages)
-    _big_host(batched, dice, arguments.host_rows)
-    if arguments.settle and arguments.data:
-        subprocess.run(shlex.split(arguments.settle), check=True, capture_output=True)
-        _disk("url_state, admitted rows mostly", arguments.data, "url_state", arguments.host_rows + 2 * arguments.rows)
-        _visited_disk(link, dice, arguments)
+    for rows in (GROUP // 10, 5 * GROUP):
+        _write(f"admit, pages, groups of {rows:,}, batched", batched, _pages(dice, arguments.rows // 3), group=rows)
 
 
 def _encoding(dice: random.Random) -> None:
@@ -167,21 +177,47 @@ def _big_host(store: UrlState, dice: random.Random, count: int) -> None:
         _timed(f"read it back, pages of {page_rows:,}", read)
 
 
-def _visited_disk(link: CassandraLink, dice: random.Random, arguments: argparse.Namespace) -> None:
-    """Rows of visited URLs alone, in the table that nothing else is in."""
+def _visited_host(store: UrlState, dice: random.Random, count: int) -> None:
+    """A host all of whose URLs were fetched, read back."""
+    host = "https://www.visited.example"
+    for some in _both(dice, host, count):
+        store.write(some, epoch=1, version=next(_version))
+
+    def read() -> int:
+        after, rows = b"", 0
+        while page := store.scan(host, after, 2 * GROUP):
+            after, rows = page[-1].url_id, rows + len(page)
+        assert rows == count, rows
+        return rows
+
+    _timed("read a host of visited URLs back, pages of 2,000", read)
+
+
+def _both(dice: random.Random, host: str, count: int) -> Iterator[list[UrlWrite]]:
+    """Groups of new rows, each followed by the same as visited ones."""
+    site = _site(dice, host, count)
+    for _ in range(0, count, GROUP):
+        some = [write for _, write in zip(range(GROUP), site, strict=False)]
+        yield some
+        yield [_visited(write, dice) for write in some]
+
+
+def _disk(link: CassandraLink, dice: random.Random, arguments: argparse.Namespace, *, visited: bool) -> None:
+    """What rows of one kind take, in the table that holds nothing else."""
     link.run([(link.prepared("TRUNCATE {keyspace}.url_state"), ())])
-    store = CassandraUrlState(link)
-    rows = list(_site(dice, "https://www.visited.example", arguments.rows))
-    for some in (rows, [_visited(write, dice) for write in rows]):
-        for at in range(0, len(some), GROUP):
-            store.write(some[at : at + GROUP], epoch=1, version=next(_version))
+    store, rows = CassandraUrlState(link), 0
+    for at in range(arguments.rows // GROUP):
+        for number, some in enumerate(_both(dice, f"https://www.site{at}.example", GROUP)):
+            if visited or not number % 2:
+                store.write(some, epoch=1, version=next(_version))
+        rows += GROUP
     subprocess.run(shlex.split(arguments.settle), check=True, capture_output=True)
-    _disk("url_state, visited rows", arguments.data, "url_state", arguments.rows)
+    size = sum(path.stat().st_size for path in arguments.data.glob(f"**/{KEYSPACE}/url_state-*/*.db"))
+    _say(f"{'visited' if visited else 'new'} rows on disk", f"{size / rows:.0f} bytes a row ({rows:,} rows)")
 
 
-def _disk(name: str, data: Path, table: str, rows: int) -> None:
-    size = sum(path.stat().st_size for path in data.glob(f"**/{KEYSPACE}/{table}-*/*.db"))
-    _say(name, f"{size / rows:.0f} bytes a row on disk ({rows:,} rows)")
+def _pages(dice: random.Random, rows: int) -> list[UrlWrite]:
+    return [write for _ in range(rows // LINKS) for write in _page(dice)]
 
 
 def _page(dice: random.Random) -> list[UrlWrite]:
@@ -213,7 +249,7 @@ def _timed(name: str, run: Callable[[], int], what: str = "rows") -> None:
 
 
 def _say(name: str, figures: str) -> None:
-    print(f"{name:<44}{figures}", flush=True)
+    print(f"{name:<50}{figures}", flush=True)
 
 
 def _drop(fleet: Fleet) -> None:
