@@ -12,8 +12,7 @@ from typing import Any
 from cassandra import ConsistencyLevel
 
 from connectors.cassandra_link import CassandraLink
-from connectors.ports import UrlFound
-from connectors.url_batches import by_bucket, found_of
+from connectors.url_batches import by_bucket, row_of
 from schemas.cassandra import BUCKETS, bucket_of
 
 IDS_MAX = 50  # asked for in one statement
@@ -35,25 +34,25 @@ class HostReader:
         # At SERIAL a node reads one partition at a time.
         self._serial = consistency == ConsistencyLevel.SERIAL
 
-    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[UrlFound]:
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
         """`UrlState.read`."""
         some = self._link.prepared(self._some, self._consistency)
         statements = [(some, (host_key, bucket, ids)) for bucket, ids in by_bucket(url_ids, IDS_MAX)]
-        rows = [row for answer in self._link.run(statements) for row in sorted(answer.current_rows)]
-        return _found(rows)
+        found = {row[0]: row_of(*row) for answer in self._link.run(statements) for row in answer.current_rows}
+        return [found.get(url_id) for url_id in url_ids]
 
-    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[UrlFound]:
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         """`UrlState.scan`."""
-        found: list[UrlFound] = []
+        found: list[tuple[bytes, bytes]] = []
         if not after and not self._serial:
             rows = self._small(host_key, min(rows_max, PAGE_ROWS_MAX))
             if rows is not None:
-                return _found(rows)
+                return _standing(rows)
         bucket = bucket_of(after) if after else 0
         while len(found) < rows_max and bucket < BUCKETS:
             limit = min(rows_max - len(found), PAGE_ROWS_MAX)
             rows = self._page(host_key, bucket, after, limit)
-            found += _found(rows)
+            found += _standing(rows)
             if len(rows) < limit:
                 bucket += 1
             else:
@@ -79,6 +78,6 @@ class HostReader:
             after = rows[-1][0]
 
 
-def _found(rows: list[Any]) -> list[UrlFound]:
-    found = (found_of(*row) for row in rows)
-    return [one for one in found if one is not None]
+def _standing(rows: list[Any]) -> list[tuple[bytes, bytes]]:
+    found = ((url_id, row_of(url_id, url, state)) for url_id, url, state in rows)
+    return [(url_id, row) for url_id, row in found if row is not None]

@@ -8,6 +8,7 @@ lost the answer asks again and takes a later one; the number in between is nobod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cassandra import ConsistencyLevel
@@ -30,13 +31,15 @@ _NEXT = (
 class CassandraEpochs:
     """`connectors.ports.Epochs`. Any thread may call."""
 
-    def __init__(self, link: CassandraLink) -> None:
+    def __init__(self, link: CassandraLink, *, owner: str, region: str, clock: Callable[[], int]) -> None:
+        """Who takes, where, and when (ms since the epoch, UTC): noted beside the number, for people."""
         self._link = link
+        self._owner, self._region, self._clock = owner, region, clock
 
-    def take(self, partition: int, *, owner: str, region: str, now_ms: int) -> int:
+    def take(self, partition: int) -> int:
         """As the port says. Raises CrawlError when the numbers are at their end."""
-        last = self.last(partition)
         while True:
+            last = self._last(partition)
             epoch = last + 1
             if epoch > STAMP_EPOCH_MAX:
                 raise CrawlError(
@@ -44,20 +47,21 @@ class CassandraEpochs:
                     " somebody wrote it by hand",
                     EXIT_FAILED,
                 )
+            noted = (self._owner, self._region, self._clock())
             if last == 0:
-                answer = self._ask(_FIRST, (partition, epoch, owner, region, now_ms))
+                applied = self._ask(_FIRST, (partition, epoch, *noted))
             else:
-                answer = self._ask(_NEXT, (epoch, owner, region, now_ms, partition, last))
-            if answer[0]:
+                applied = self._ask(_NEXT, (epoch, *noted, partition, last))
+            if applied:
                 return epoch
-            last = self.last(partition)  # somebody was faster, or we were and did not hear of it
+            # Somebody was faster, or we were and did not hear of it.
 
-    def last(self, partition: int) -> int:
+    def _last(self, partition: int) -> int:
         select = self._link.prepared(_LAST, ConsistencyLevel.SERIAL)
         (answer,) = self._link.run([(select, (partition,))])
         rows = answer.current_rows
         return int(rows[0][0]) if rows else 0
 
-    def _ask(self, statement: str, values: tuple[Any, ...]) -> Any:
+    def _ask(self, statement: str, values: tuple[Any, ...]) -> bool:
         (answer,) = self._link.run([(self._link.prepared(statement), values)])
-        return answer.current_rows[0]
+        return bool(answer.current_rows[0][0])

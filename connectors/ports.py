@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from schemas.records import BodyRef, FetchLease, FetchResult, ParsedPage, ParseTask
-from streams.core.rows import UrlRow
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -88,75 +87,56 @@ class Segments(Protocol):
         ...
 
 
-class UrlWrite(msgspec.Struct, frozen=True, gc=False):
-    """One row to be made durable. `row` None: the URL is deleted, and reads as one that never was.
+# --- the fleet ----------------------------------------------------------------------------------------------------
 
-    `lease_id` is that of the lease whose answer the row follows from, for the audit; empty when there is none.
-    """
+
+class UrlWrite(NamedTuple):
+    """A row of `streams.core.rows` as it is to stand. `row` None: the URL is gone, and is read as absent."""
 
     host_key: str
     url_id: bytes
-    row: UrlRow | None
-    lease_id: bytes = b""
-
-
-class UrlFound(msgspec.Struct, frozen=True, gc=False):
-    """A row as it is durable."""
-
-    url_id: bytes
-    row: UrlRow
-    lease_id: bytes
+    row: bytes | None
 
 
 class UrlState(Protocol):
-    """What is known of each URL, for the fleet. A URL's row is written by the owner of its host's partition alone.
+    """The URL rows of all hosts. A URL's row is written by the owner of its host's partition alone.
 
-    Of two writes of a URL the one with the higher (epoch, version) stands, in whatever order they arrive and however
-    often: so an owner that was replaced changes nothing any more. It is not told so: an owner decides from its own
-    state. Two different rows of one stamp are the caller's mistake; one of the two then stands, whole.
+    Each write carries a stamp, (epoch, version): of two writes of a row the one with the higher stamp stands, in
+    whatever order they arrive, and a repeat changes nothing. So a fenced owner's late writes lose; it is not told so,
+    an owner decides from its own state. Two different rows of one stamp are the caller's mistake; one of them stands,
+    whole.
 
-    A store that is away is waited for, for ever; the calls return when all of theirs is done. They raise `StoreClosed`
-    after `close`, and CrawlError for what waiting does not mend: a table that is missing, a login that is refused.
+    While the service is away every call waits and tries again, for ever. What ends a call is `StoreClosed`, when the
+    worker ends, and CrawlError for what waiting does not mend: a table that is missing, a login that is refused.
     """
 
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
-        """Returns when every row is durable. Of several rows of one URL the last counts.
+        """Returns when all of them are durable; of several rows of one URL the last counts.
 
-        `version` rises with every call of an epoch, 1 to 2^32 - 1; the very same call may be repeated. Nothing is
-        promised of a call that did not return: any of its rows may be there, now or later.
+        `epoch` and `version` are unsigned, of 31 and 32 bits, the epoch above 0. Of a call that did not return any row
+        may be there, now or later.
         """
         ...
 
-    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[UrlFound]:
-        """Those of the URLs that are known, in the order of url_id. Raises `schemas.codec.BadRecord`."""
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
+        """The rows in the order asked; None where none is. Raises `schemas.codec.BadRecord` for a newer build's."""
         ...
 
-    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[UrlFound]:
-        """The host's rows that follow the url_id `after` (empty: from the first), in the order of url_id.
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        """(url_id, row) of a host's rows that follow the url_id `after` (empty: from the first), in order.
 
-        Fewer than `rows_max`, and the host has no more. Raises `schemas.codec.BadRecord`.
+        Fewer than asked only at the end. Raises `schemas.codec.BadRecord` for a newer build's.
         """
-        ...
-
-    def close(self) -> None:
-        """Ends calls that wait, from any thread."""
         ...
 
 
 class Epochs(Protocol):
-    """The numbers of ownership. Each is given once, and a later one is higher, over all regions."""
+    """Who owns a partition, counted: a number never comes twice, whoever asks, wherever."""
 
-    def take(self, partition: int, *, owner: str, region: str, now_ms: int) -> int:
-        """A new epoch for whoever takes the partition over, 1 or more. Waits for the store as `UrlState` does.
-
-        `owner`, `region` and `now_ms` are noted for people.
-        """
-        ...
-
-    def last(self, partition: int) -> int:
-        """The epoch that was given last, 0 when none was."""
+    def take(self, partition: int) -> int:
+        """A higher epoch than any before it, 1 or more. Waits and ends as `UrlState` does."""
         ...
 
 
 class StoreClosed(Exception):
-    """The store was closed while somebody waited for it."""
+    """The way to the store was closed while somebody waited for it."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from connectors.ports import UrlFound, UrlWrite
+from connectors.ports import UrlWrite
 from connectors.url_records import decode_state, encode_state
 from schemas.cassandra import BUCKETS, bucket_of
-from streams.core.rows import is_first
+from streams.core.rows import decode_row, encode_row, is_first
 
 BATCH_BYTES_MAX = 48 << 10
 """Below `batch_size_fail_threshold`, 50 KiB by default, at which some versions refuse a batch whatever it holds."""
@@ -57,13 +57,13 @@ def batches(
             yield Batch(host_key, bucket, part)
 
 
-def found_of(url_id: bytes, url: str | None, state: bytes) -> UrlFound | None:
+def row_of(url_id: bytes, url: str | None, state: bytes) -> bytes | None:
     """A row as it was read; None when it is deleted. Raises BadRecord."""
-    row, lease_id = decode_state(url or "", state)
+    row = decode_state(url or "", state)
     if row is None:
         return None
     assert url, f"{url_id.hex()}: a row without its URL; only a first write may make a row"
-    return UrlFound(url_id, row, lease_id)
+    return encode_row(row)
 
 
 def by_bucket(url_ids: Sequence[bytes], ids_max: int) -> Iterator[tuple[int, list[bytes]]]:
@@ -77,9 +77,9 @@ def by_bucket(url_ids: Sequence[bytes], ids_max: int) -> Iterator[tuple[int, lis
 
 
 def _cell(write: UrlWrite) -> Cell:
-    row = write.row
+    row = None if write.row is None else decode_row(write.row)
     url = row.url if row is not None and is_first(row) else None
-    return Cell(write.url_id, url, encode_state(row, write.lease_id))
+    return Cell(write.url_id, url, encode_state(row))
 
 
 def _parts(cells: list[Cell], bytes_max: int, rows_max: int) -> Iterator[tuple[Cell, ...]]:

@@ -1,4 +1,4 @@
-"""A URL's row as the URL store keeps it: `UrlRow` to the bytes of one `schemas.url_rows.UrlRecord`, and back.
+"""A URL's row as the fleet's URL store keeps it: `UrlRow` to the bytes of one `schemas.url_rows.UrlRecord`, and back.
 
 The way there and back is exact: the row that is read equals the one that was written, the URL being kept beside it.
 """
@@ -14,7 +14,7 @@ _STATUS = {durable: Status[durable.name] for durable in _DURABLE}
 _DELETED = encode(UrlRecord(UrlStatus.DELETED))
 
 
-def encode_state(row: UrlRow | None, lease_id: bytes = b"") -> bytes:
+def encode_state(row: UrlRow | None) -> bytes:
     """The state cell. No row: one that is deleted. Raises `schemas.codec.BadRecord` for what Avro does not hold."""
     if row is None:
         return _DELETED
@@ -38,17 +38,16 @@ def encode_state(row: UrlRow | None, lease_id: bytes = b"") -> bytes:
             trusted_hosts=row.trusted_hosts,
             troubles=row.troubles,
             last_error=row.last_error,
-            lease_id=lease_id,
         )
     )
 
 
-def decode_state(url: str, state: bytes) -> tuple[UrlRow | None, bytes]:
-    """The row of a state cell, None when it is deleted, and the lease_id. Raises BadRecord: a newer build's, damage."""
+def decode_state(url: str, state: bytes) -> UrlRow | None:
+    """The row of a state cell, None when it is deleted. Raises `BadRecord`: a newer build's, or damage."""
     (record,) = decode(state, UrlRecord)
     if record.status is UrlStatus.DELETED:
-        return None, record.lease_id
-    row = UrlRow(
+        return None
+    return UrlRow(
         url=url,
         source=record.source,
         kind=record.kind,
@@ -69,4 +68,3 @@ def decode_state(url: str, state: bytes) -> tuple[UrlRow | None, bytes]:
         troubles=record.troubles,
         last_error=record.last_error,
     )
-    return row, record.lease_id

@@ -18,7 +18,7 @@ from cassandra.query import BatchStatement, BatchType
 
 from connectors.cassandra_link import CassandraLink, Statement
 from connectors.cassandra_rows import HostReader
-from connectors.ports import UrlFound, UrlWrite
+from connectors.ports import UrlWrite
 from connectors.url_batches import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Batch, batches
 from schemas.cassandra import URL_STATE, stamp
 
@@ -53,14 +53,11 @@ class CassandraUrlState:
         some = batches(rows, bytes_max=self._bytes_max, rows_max=self._rows_max)
         self._link.run([self.statement(batch, at) for batch in some])
 
-    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[UrlFound]:
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
         return self._reader.read(host_key, url_ids)
 
-    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[UrlFound]:
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         return self._reader.scan(host_key, after, rows_max)
-
-    def close(self) -> None:
-        self._link.close()
 
     def statement(self, batch: Batch, at: int) -> Statement:
         """One batch as it is sent; a row alone needs none."""

@@ -8,26 +8,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from connectors.ports import StoreClosed, UrlFound, UrlWrite
-from connectors.url_batches import batches, found_of
+from connectors.ports import UrlWrite
+from connectors.url_batches import batches, row_of
 from schemas.cassandra import STAMP_EPOCH_MAX, stamp
 
 
 class MemoryUrlState:
     """`connectors.ports.UrlState`. Any thread may call."""
 
-    def __init__(self, same_as: MemoryUrlState | None = None) -> None:
-        """`same_as`: whose rows these are, too, as of another process."""
-        self._urls: dict[str, dict[bytes, str]] = {} if same_as is None else same_as._urls
-        # Of two cells the greater stands: by stamp, then by its bytes, as in Cassandra.
-        self._states: dict[str, dict[bytes, tuple[int, bytes]]] = {} if same_as is None else same_as._states
-        self._lock: threading.Lock = threading.Lock() if same_as is None else same_as._lock
-        self._closed = False
+    def __init__(self) -> None:
+        self._urls: dict[str, dict[bytes, str]] = {}
+        self._states: dict[str, dict[bytes, tuple[int, bytes]]] = {}  # the greater stands: by stamp, then by the cell
+        self._lock = threading.Lock()
 
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
         at = stamp(epoch, version)
         with self._lock:
-            self._open()
             for batch in batches(rows):
                 urls = self._urls.setdefault(batch.host_key, {})
                 states = self._states.setdefault(batch.host_key, {})
@@ -36,32 +32,22 @@ class MemoryUrlState:
                         urls[cell.url_id] = cell.url
                     states[cell.url_id] = max(states.get(cell.url_id, (0, b"")), (at, cell.state))
 
-    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[UrlFound]:
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
         with self._lock:
-            self._open()
-            states = self._states.get(host_key, {})
-            found = (self._found(host_key, url_id) for url_id in sorted(set(url_ids) & states.keys()))
-            return [one for one in found if one is not None]
+            return [self._row(host_key, url_id) for url_id in url_ids]
 
-    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[UrlFound]:
-        rows: list[UrlFound] = []
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
         with self._lock:
-            self._open()
             for url_id in sorted(self._states.get(host_key, {})):
-                found = self._found(host_key, url_id) if url_id > after and len(rows) < rows_max else None
-                if found is not None:
-                    rows.append(found)
-        return rows
+                row = self._row(host_key, url_id) if url_id > after and len(found) < rows_max else None
+                if row is not None:
+                    found.append((url_id, row))
+        return found
 
-    def close(self) -> None:
-        self._closed = True
-
-    def _found(self, host_key: str, url_id: bytes) -> UrlFound | None:
-        return found_of(url_id, self._urls[host_key].get(url_id), self._states[host_key][url_id][1])
-
-    def _open(self) -> None:
-        if self._closed:
-            raise StoreClosed("url_state in memory")
+    def _row(self, host_key: str, url_id: bytes) -> bytes | None:
+        state = self._states.get(host_key, {}).get(url_id)
+        return None if state is None else row_of(url_id, self._urls[host_key].get(url_id), state[1])
 
 
 class MemoryEpochs:
@@ -71,11 +57,8 @@ class MemoryEpochs:
         self._last: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def take(self, partition: int, *, owner: str, region: str, now_ms: int) -> int:
+    def take(self, partition: int) -> int:
         with self._lock:
             epoch = self._last[partition] = self._last.get(partition, 0) + 1
         assert epoch <= STAMP_EPOCH_MAX
         return epoch
-
-    def last(self, partition: int) -> int:
-        return self._last.get(partition, 0)

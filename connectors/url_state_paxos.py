@@ -16,7 +16,7 @@ from cassandra import ConsistencyLevel
 
 from connectors.cassandra_link import CassandraLink, Statement
 from connectors.cassandra_rows import HostReader
-from connectors.ports import UrlFound, UrlWrite
+from connectors.ports import UrlWrite
 from connectors.url_batches import Cell, batches
 from schemas.cassandra import URL_STATE_PAXOS, stamp
 
@@ -61,14 +61,11 @@ class PaxosUrlState:
             done = {id(write) for write, answer in zip(now, answers, strict=True) if not _goes_on(write, answer)}
             pending = [write for write in pending if id(write) not in done]
 
-    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[UrlFound]:
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
         return self._reader.read(host_key, url_ids)
 
-    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[UrlFound]:
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         return self._reader.scan(host_key, after, rows_max)
-
-    def close(self) -> None:
-        self._link.close()
 
     def _statement(self, write: _Write, at: int) -> Statement:
         cell = write.cell

@@ -83,4 +83,3 @@ class UrlRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     trusted_hosts: tuple[str, ...] = ()
     troubles: int = 0
     last_error: str = ""
-    lease_id: bytes = b""  # the lease whose answer was accepted last; empty before the first

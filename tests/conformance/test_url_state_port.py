@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.ports import Epochs, StoreClosed, UrlState
+from connectors.ports import Epochs
 from connectors.url_state_memory import MemoryEpochs, MemoryUrlState
 from tests.conformance.url_state_suite import EpochLaws, OpenStore, UrlStateLaws
 
@@ -15,8 +15,8 @@ class TestInMemory(UrlStateLaws):
     @pytest.fixture
     def open_store(self) -> OpenStore:
         """All of them the same rows, as two processes have."""
-        rows = MemoryUrlState()
-        return lambda: MemoryUrlState(rows)
+        store = MemoryUrlState()
+        return lambda: store
 
 
 class TestEpochsInMemory(EpochLaws):
@@ -26,13 +26,3 @@ class TestEpochsInMemory(EpochLaws):
     def epochs(self) -> Epochs:
         """Nothing is taken."""
         return MemoryEpochs()
-
-
-def test_the_fake_closes_alone() -> None:
-    """Protects tests of two owners: the old one's end is not the new one's."""
-    rows = MemoryUrlState()
-    one: UrlState = MemoryUrlState(rows)
-    one.close()
-    with pytest.raises(StoreClosed):
-        one.scan("https://a.test", b"", 1)
-    assert rows.scan("https://a.test", b"", 1) == []

@@ -13,7 +13,6 @@ import pytest
 from cassandra.query import BatchStatement, BatchType
 
 from connectors.cassandra_link import CassandraLink
-from connectors.epochs_cassandra import CassandraEpochs
 from connectors.ports import Epochs, StoreClosed, UrlState
 from connectors.url_batches import batches
 from connectors.url_state_cassandra import CassandraUrlState
@@ -84,7 +83,7 @@ class TestEpochs(EpochLaws):
     @pytest.fixture
     def epochs(self, link: CassandraLink) -> Epochs:
         """On the module's link."""
-        return open_epochs(link)
+        return open_epochs(link, worker="w", region="r")
 
 
 def _stores(settings: Fleet, link: CassandraLink, kind: type[CassandraUrlState | PaxosUrlState]) -> Iterator[OpenStore]:
@@ -135,16 +134,16 @@ def test_cassandra_is_away_for_a_while(fleet: Services, settings: Fleet) -> None
     every row and a new epoch are there, and no exception came out."""
     said: list[str] = []
     link = open_link(settings, said.append)
-    store, epochs = open_url_state(link), open_epochs(link)
+    store, epochs = open_url_state(link), open_epochs(link, worker="w", region="r")
     host, groups = new_host(), 40
     store.write([admitted(host, number) for number in range(groups * 100)], epoch=1, version=1)
-    first = epochs.take(77, owner="w", region="r", now_ms=1)
+    first = epochs.take(77)
 
     def write_on() -> int:
         for group in range(groups):
             rows = [visited(host, number, "a") for number in range(group * 100, group * 100 + 100)]
             store.write(rows, epoch=1, version=2 + group)
-        return epochs.take(77, owner="w", region="r", now_ms=2)
+        return epochs.take(77)
 
     os.kill(fleet.status()["cassandra"].pid, signal.SIGKILL)
     killed = time.monotonic()
@@ -170,7 +169,7 @@ def test_a_worker_that_ends_does_not_wait_for_cassandra(fleet: Services, setting
     waiting: list[str] = []
     link = open_link(nobody, waiting.append)
     with ThreadPoolExecutor(1) as threads:
-        epoch = threads.submit(CassandraEpochs(link).take, 1, owner="w", region="r", now_ms=1)
+        epoch = threads.submit(open_epochs(link, worker="w", region="r").take, 1)
         with pytest.raises(TimeoutError):
             epoch.result(1.0)
         assert link.away()

@@ -100,6 +100,5 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
             5, 200, 3, body=BODY, content=BODY, etag='W/"é"', simhash=1 << 63, text=BODY, robots_tags=("a", "b")
         ),
         trusted_hosts=("string", "null"),
-        lease_id=LEASE_ID,
     ),
 )
