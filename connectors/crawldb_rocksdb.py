@@ -381,7 +381,7 @@ def _family_options(name: str, cache: Cache) -> Options:
         # The seen family's filters and indexes stay whole and beside the cache, as the small families' do: 1.4 bytes a
         # URL, for a fifth less of each link (infra/decisions/0073).
         table.set_bloom_filter(10, False)
-    if name in ("url", "seen", "content"):
+    if name in ("url", "content"):
         # Filters and indexes in pieces of a block each, so that memory does not follow the number of URLs; whole ones
         # (a megabyte each) would push one another out of the cache with every look.
         table.set_cache_index_and_filter_blocks(True)

@@ -99,22 +99,34 @@ class UrlWrite(NamedTuple):
 
 
 class UrlState(Protocol):
-    """The URL rows of all hosts. While the service is away every call waits and tries again; none of them gives up.
+    """The URL rows of all hosts. A URL's row is written by the owner of its host's partition alone.
 
     Each write carries a stamp, (epoch, version): of two writes of a row the one with the higher stamp stands, in
-    whatever order they arrive, and a repeat changes nothing. A fenced owner's late writes lose by it.
+    whatever order they arrive, and a repeat changes nothing. So a fenced owner's late writes lose; it is not told so,
+    an owner decides from its own state. Two different rows of one stamp are the caller's mistake; one of them stands,
+    whole.
+
+    While the service is away every call waits and tries again, for ever. What ends a call is `StoreClosed`, when the
+    worker ends, and CrawlError for what waiting does not mend: a table that is missing, a login that is refused.
     """
 
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
-        """Returns when all of them are durable. `epoch` and `version` are unsigned, of 31 and 32 bits."""
+        """Returns when all of them are durable; of several rows of one URL the last counts.
+
+        `epoch` and `version` are unsigned, of 31 and 32 bits, the epoch above 0. Of a call that did not return any row
+        may be there, now or later.
+        """
         ...
 
     def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
-        """The rows in the order asked; None where none is."""
+        """The rows in the order asked; None where none is. Raises `schemas.codec.BadRecord` for a newer build's."""
         ...
 
     def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
-        """(url_id, row) of a host's rows that follow the url_id `after`, in order; fewer than asked only at the end."""
+        """(url_id, row) of a host's rows that follow the url_id `after` (empty: from the first), in order.
+
+        Fewer than asked only at the end. Raises `schemas.codec.BadRecord` for a newer build's.
+        """
         ...
 
 
@@ -122,8 +134,12 @@ class Epochs(Protocol):
     """Who owns a partition, counted: a number never comes twice, whoever asks, wherever."""
 
     def take(self, partition: int) -> int:
-        """A higher epoch than any before it. Waits while the service is away."""
+        """A higher epoch than any before it, 1 or more. Waits and ends as `UrlState` does."""
         ...
+
+
+class StoreClosed(Exception):
+    """The way to the store was closed while somebody waited for it."""
 
 
 class Record(NamedTuple):

@@ -13,6 +13,7 @@ from connectors.crawldb_rocksdb import CrawlDb
 from streams.bench.meter import Meter, quantile, rss_peak_mb
 from streams.bench.population import Population
 from streams.bench.runner import Shard, bench_policy
+from streams.collector import quiet_collector
 
 _PAUSE_MS = 60_000  # longer than any delay and the skew between two owners' clocks
 _GROUP_LEASES = 64
@@ -38,6 +39,7 @@ class IndexFigures(msgspec.Struct):
 
 def run_index(folder: Path, population: Population, say: Callable[[str], None] = lambda line: None) -> IndexFigures:
     """Fill `folder`, which must be empty; open it with its index, and then without."""
+    quiet_collector()  # as a crawl has it
     figures = IndexFigures(hosts=population.hosts, urls=population.urls, hot_urls=population.hot_urls)
     shard = Shard(folder, bench_policy(1_000, respect_robots=False))
     shard.admit(population, population.plan())

@@ -1,7 +1,7 @@
 """ADMIT: discovered URLs become rows and queue entries, or are known, or are refused with a reason.
 
 Seeds, sitemaps, feeds, redirects and links all enter here. The order of the tests is by cost and by how many links each
-settles: the memo of links seen lately, then one sorted multi-get of the seen family (`streams.core.seen`) for all that
+settles: the memo of links seen lately, then one multi-get of the seen family (`streams.core.seen`) for all that
 is left of one host's links; only for what is new, or may bring news of a known URL, come scope and shape, the rows of
 the known ones, and the count of a new one's template.
 
@@ -87,11 +87,11 @@ class Admission:
         """
         prefix, rows, partial = slot.host_id, turn.rows, slot.loaded_to is not None
         asked = [(prefix + url_id(found.url), found) for found in self._memo.sift(batch)]
-        keys = sorted([key for key, _ in asked])
-        values = dict(zip(keys, self._reads.seen(keys), strict=True)) if keys else {}
+        values: list[bytes | None] = [None] * len(asked)
+        if asked and not slot.new:  # of a host that this turn found, all that there is is in the turn
+            values = self._reads.seen([key for key, _ in asked])
         left: list[Unseen] = []
-        for key, found in asked:
-            value = values[key]
+        for (key, found), value in zip(asked, values, strict=True):
             if value is None:
                 left.append((key, found, partial or key in rows))
                 continue

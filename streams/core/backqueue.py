@@ -85,6 +85,14 @@ class BackQueue:
             window = self._refill(queue, scan(host_id, queue, after, WINDOW_URLS_MAX), in_flight)
         return window[0]
 
+    def unscanned(self, queue: int) -> bool:
+        """Nothing of the class was read yet: what is durable there is not known here."""
+        return not self._scanned_to[queue]
+
+    def pushed(self, queue: int) -> bytes | None:
+        """The first of the entries that this turn put past what was scanned."""
+        return min((tail for tail in self._fresh or () if tail[0] == queue), default=None)
+
     def pop(self, queue: int) -> bytes:
         """Take the head, which `head` returned, for a lease. Its durable entry stays until the result."""
         window = self._windows[queue]

@@ -173,6 +173,12 @@ class Frontier:
         for queue in _QUEUES:
             if not queued[queue] or (queue == _REVISIT and best_due < state.revisit_ms > now_ms):
                 continue
+            if queue == _NEW and not rows and slot.queue.unscanned(_NEW):
+                # A host that was just loaded to admit into: its queue is read when its turn comes, not before.
+                pushed = slot.queue.pushed(_NEW)
+                best_due = closed_until_ms[_NEW] if closed_until_ms[_NEW] > now_ms else 0
+                best_rank = state.rank if pushed is None else min(state.rank, rank_of(pushed))
+                continue
             tail = head(queue, reads, host_id_, rows)
             if tail is not None:
                 due_ms = due_ms_of(tail) if queue else 0

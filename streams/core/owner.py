@@ -90,7 +90,7 @@ class Owner:
         self._owns = owns
         self.epoch = epoch
         self._sequence = 0
-        self.memo = Memo()
+        self.memo = Memo(bounds.OWNER_MEMO_URLS_MAX)
         self.hosts = Hosts(reads, epoch=epoch, clock_skew_ms=clock_skew_ms)
         self.admission = Admission(reads, policy, scope, self.memo)
         self.oversight = Oversight(reads, policy, self.memo)

@@ -53,7 +53,7 @@ class Reads(Protocol):
     def rows(self, keys: list[bytes]) -> list[bytes | None]: ...
 
     def seen(self, keys: list[bytes]) -> list[bytes | None]:
-        """Of Family.SEEN; `keys` in order and of one host are the cheapest."""
+        """Of Family.SEEN; keys of one host are the cheapest, in any order."""
         ...
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:

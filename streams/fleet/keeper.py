@@ -22,7 +22,7 @@ import msgspec
 from connectors.changelog_kafka import ChangelogFollower
 from connectors.files import StoreFailed
 from connectors.inbox_kafka import KafkaInbox
-from connectors.ports import Fenced, LogUncertain
+from connectors.ports import Fenced, LogUncertain, StoreClosed
 from streams.core.failures import CrawlError
 from streams.fleet.commit import Closed
 from streams.fleet.feed import Feed, Group, Pace
@@ -48,6 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
     """The worker's own bounds."""
 
     threads: int = 32  # takeovers and groups at once
+    settle_s: float = 10.0  # at the end, for groups under way, before services that are away are waited for no more
     fence_wait_s: float = 15.0  # after a fence: for a rebalance that says who the owner is
 
 
@@ -97,8 +98,12 @@ class Keeper:
     async def close(self) -> None:
         """Let all go: groups that are under way are settled first."""
         self.assign((), ())
-        await asyncio.gather(*self._tasks.values())
         loop = asyncio.get_running_loop()
+        tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._limits.settle_s)
+        await loop.run_in_executor(None, self._ports.close)  # what still waits for a service that is away ends
+        await asyncio.gather(*tasks)
         await loop.run_in_executor(None, self._inbox.close)
         await loop.run_in_executor(None, self._follower.close)
         self._threads.shutdown()
@@ -176,7 +181,7 @@ class Keeper:
                 feed.stop()
             elif not work.done():
                 owner.close()  # in the midst of its takeover
-            with contextlib.suppress(Closed):
+            with contextlib.suppress(Closed, StoreClosed):
                 await work
         finally:
             changed.cancel()

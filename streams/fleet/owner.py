@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from connectors.inbox_kafka import Message
-from connectors.ports import Changelog, Epochs, OwnerLog, UrlState
+from connectors.ports import Changelog, Epochs, OwnerLog, StoreClosed, UrlState
 from schemas.foreign import Resolver
 from streams.core import policy as bounds
 from streams.core.budget import share
+from streams.core.failures import CrawlError
 from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy
@@ -59,6 +60,7 @@ class Ports(msgspec.Struct, frozen=True):
     epochs: Epochs
     changelog: Changelog
     open_log: Callable[[int], OwnerLog]
+    close: Callable[[], None] = lambda: None  # calls that wait for a service that is away end with `StoreClosed`
 
 
 class Undecidable(Exception):
@@ -176,6 +178,8 @@ class PartitionOwner:
         taken = self._intake.take(messages, now_ms)
         try:
             turn = self._core.decide(taken.events, now_ms, min(self.room(), LEASES_PER_GROUP_MAX))
+        except (CrawlError, StoreClosed):
+            raise
         except Exception as error:  # a record that the core takes for impossible: whichever it is, the others go on
             self._again(error)
             raise Undecidable(f"{type(error).__name__}: {error}") from error

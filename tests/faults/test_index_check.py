@@ -16,9 +16,10 @@ from infra.wiring import open_engine
 from streams.cli import main
 from streams.core.failures import EXIT_FOLDER
 from streams.core.owner import Owner
-from streams.core.policy import CrawlPolicy
+from streams.core.policy import CrawlPolicy, Politeness
+from streams.core.rows import QueueClass, due_ms_of
 from streams.core.turn import Family, Turn, Write
-from tests.support.core_world import ANY, NOW_MS, found
+from tests.support.core_world import ANY, NOW_MS, answer, found, stored
 from tests.support.fake_engine import Captured
 
 SETTINGS = Settings(crawl=Crawl(workers=1))
@@ -118,3 +119,25 @@ def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     assert main(["check", "index", str(tmp_path / "nowhere")], shell) == EXIT_FOLDER
     assert "headrace crawl" in shell.said
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_refresh_waits_for_the_whole_index(out: Path) -> None:
+    """Protects `--refresh` of a folder of before: every known URL comes up, also one whose entry had to be loaded."""
+    policy = CrawlPolicy(politeness=Politeness(respect_robots=False))
+    db = CrawlDb(out / DATABASE)
+    owner = Owner(db, policy, ANY, epoch=1, jitter=lambda: 0.5)
+    turn = owner.adopt(NOW_MS, close_leases=True)
+    db.commit(turn.writes)
+    turn = owner.decide([], NOW_MS, 3)
+    assert len(turn.leases) == 3
+    db.commit(turn.writes)
+    events = [event for lease in turn.leases for event in (answer(lease, NOW_MS), stored(lease))]
+    db.commit(owner.decide(events, NOW_MS, 0).writes)
+    db.clear_index()
+    db.close()
+    engine = open_engine(SETTINGS, [], out, refresh=True)
+    engine.stop()
+    asyncio.run(engine.run())
+    known = [key for key in index_of(out)[0] if key[10] == QueueClass.REVISIT]
+    assert [due_ms_of(key[10:17]) for key in known] == [0, 0, 0]
+    assert check(out)["whole"]

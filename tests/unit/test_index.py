@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.records import DiscoveredUrl, Source
+from schemas.records import DiscoveredUrl, HostPolicy, Source
 from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy, Politeness
@@ -192,3 +192,94 @@ def test_an_owner_that_was_never_adopted_changes_only_what_it_touches() -> None:
     Auditor().check(world.store, world.owner)
     world.load_index()
     Auditor().check(world.store, world.owner)
+
+
+def test_a_queue_that_is_there_already_is_not_loaded_twice() -> None:
+    """Protects folders of earlier versions and turns that ran ahead: an entry in the window is not put there again."""
+    politeness = Politeness(delay_ms=0, concurrency=4, respect_robots=False)
+    world = World(CrawlPolicy(politeness=politeness), index_rows_max=3)
+    world.turn(links(HOSTS[0], *range(12)), leases_max=0)
+    world.store.families[Family.SEEN].clear()
+    world.store.families[Family.INDEX].clear()
+    world.restart()
+    granted: list[str] = []
+    while leases := world.turn().leases:
+        granted += [lease.url for lease in leases]
+        complete(world, leases)
+        world.now_ms += 1
+    assert not world.owner.index.loading
+    assert sorted(granted) == sorted(f"{HOSTS[0]}/{number}" for number in range(12))
+
+
+def test_a_known_url_that_is_due_sooner_is_not_hidden_by_one_that_was_loaded_before_it() -> None:
+    """Protects revisits beside new URLs: the instant of the first one is that of all rows, not of those at hand."""
+    world = World(OPEN, index_rows_max=1)
+    urls = sorted((f"{HOSTS[0]}/{number}" for number in range(12)), key=url_id)
+    for url in (urls[-1], urls[0]):  # the last one to be loaded is due first
+        world.turn([found(url, Source.LINK, depth=1)], leases_max=0)
+        complete(world, world.turn().leases)
+        world.now_ms += 86_400_000
+    world.turn([found(url, Source.LINK, depth=1) for url in urls], leases_max=0)
+    first_ms = world.host(HOSTS[0]).revisit_ms
+    world.lose_index()
+    while world.owner.index.loading:
+        world.turn(leases_max=1)
+        world.now_ms += 1
+    assert world.owner.hosts.slot(host_id(HOSTS[0])).state.revisit_ms == first_ms
+
+
+def test_a_host_that_is_not_loaded_is_looked_at_in_the_next_turn() -> None:
+    """Protects a host with work from being put off to the end of the load, or for ever."""
+    world = grown()
+    slot = world.owner.hosts.slot(host_id(max(HOSTS, key=host_id)))
+    assert slot.loaded_to == b""
+    ready_ms, _ = world.owner.frontier.ready(slot, world.now_ms)
+    assert ready_ms == world.now_ms + 1
+
+
+def visited(*, index_rows_max: int = 8) -> tuple[World, int]:
+    """One host with one URL, which was fetched and rests; and when it is due."""
+    world = World(OPEN, index_rows_max=index_rows_max)
+    world.turn(links(HOSTS[0], 1), leases_max=0)
+    complete(world, world.turn().leases)
+    world.restart()
+    return world, world.owner.next_ms()
+
+
+def test_an_index_is_loaded_while_nothing_else_is_to_be_done() -> None:
+    """Protects the load of hosts that rest: nothing wakes the owner for days, and it goes on all the same."""
+    world, due_ms = visited(index_rows_max=0)
+    assert due_ms > world.now_ms + 3_600_000
+    world.lose_index()
+    assert world.owner.next_ms() == 0
+
+
+def test_a_run_does_not_end_over_a_host_that_is_not_loaded() -> None:
+    """Protects known URLs that are due: what a host has is not told by what of it is loaded."""
+    world, due_ms = visited(index_rows_max=0)
+    world.now_ms = due_ms
+    world.lose_index()
+    assert world.owner.next_pending_ms(due_ms, due_ms + 1) == due_ms
+
+
+def test_a_deleted_host_is_emptied_though_its_index_was_lost() -> None:
+    """Protects an operator's word: the walk over a host's queues waits until they are all there."""
+    world = grown(index_rows_max=6)
+    world.turn(HostPolicy(HOSTS[2], 0, deleted=True), leases_max=0)
+    for _ in range(60):
+        world.turn(leases_max=0)
+    assert not world.owner.index.loading
+    assert not world.owner.oversight.busy()
+    host = world.host(HOSTS[2])
+    assert (host.known, host.queued) == (0, [0, 0, 0])
+    assert not [key for key in world.store.families[Family.SEEN] if key.startswith(host_id(HOSTS[2]))]
+
+
+def test_a_host_without_urls_is_whole_when_the_others_are() -> None:
+    """Protects a host that was emptied: the walk over the rows does not meet it, and nothing waits for it."""
+    world = grown()
+    slot = world.owner.hosts.slot(host_id(HOSTS[0]))
+    world.load_index()
+    slot.loaded_to = b""
+    world.owner.index.want(slot)
+    assert slot.loaded_to is None

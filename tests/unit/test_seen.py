@@ -139,3 +139,28 @@ def test_a_completion_writes_no_seen_value() -> None:
     leases = world.turn().leases
     assert leases
     assert not [key for family, key, _ in complete(world, leases).writes if family is Family.SEEN]
+
+
+def test_links_to_a_deep_url_still_bring_it_nearer() -> None:
+    """Protects the least depth where a byte cannot hold it: its row is asked."""
+    world = World()
+    world.turn(_links([1], 300), leases_max=0)
+    world.turn(_links([1], 299), leases_max=0)
+    row = world.row(f"{HOST}/1")
+    assert row is not None
+    assert row.depth == 299
+
+
+def test_a_url_that_left_the_scope_is_asked_for_at_each_link() -> None:
+    """Protects a scope that grows again: a link that is no nearer brings the URL back, and then no news any more."""
+    world = World(CrawlPolicy(politeness=Politeness(delay_ms=0, respect_robots=False)))
+    world.turn(_links([1], 2), leases_max=0)
+    wide = world.owner.admission.scope
+    world.owner.set_scope(Scope(seeds=("http://b.test/",), mode=ScopeMode.HOST))
+    assert not world.turn().leases
+    key = host_id(HOST) + url_id(f"{HOST}/1")
+    assert world.store.families[Family.SEEN][key] == bytes((ASK_ROW, 0))
+    world.owner.set_scope(wide)
+    world.turn(_links([1], 2), leases_max=0)
+    assert world.store.families[Family.SEEN][key] == b"\2\0"
+    assert [lease.url for lease in world.turn().leases] == [f"{HOST}/1"]
