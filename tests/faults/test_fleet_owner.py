@@ -70,7 +70,7 @@ def crawl(tmp_path: Path, prepare: Callable[[FleetInMemory], None] = lambda flee
         assert judge([one for one in fleet.log if one.kind is not Kind.ROBOTS], DELAY_MS) == []
         assert tables(fleet) == reference()
         for partition, store in fleet.stores.items():
-            kept = {key: raw for key, raw in store.db.scan(Family.URL)}
+            kept = dict(store.db.scan(Family.URL))
             for host in HOSTS:
                 if partition_for(host, fleet.partitions) == partition:
                     shared = fleet.urls.scan(host, b"", 1_000)
@@ -86,7 +86,7 @@ def test_a_crawl_over_two_partitions(tmp_path: Path) -> None:
     assert fleet.broker.committed("owner-messages", 0) or fleet.broker.committed("owner-messages", 1)
 
 
-@pytest.mark.parametrize("step", (*IN_OWNER, *TAKEOVER_STEPS))
+@pytest.mark.parametrize("step", [*IN_OWNER, *TAKEOVER_STEPS])
 @pytest.mark.parametrize("same_disk", [True, False])
 def test_a_crash_at_any_step(tmp_path: Path, step: str, same_disk: bool) -> None:
     """Whatever step a process ends at, the next owner asks nobody twice, repeats no lease and loses no URL."""
