@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -13,10 +14,11 @@ from connectors.ports import Fenced
 from schemas.codec import decode, encode
 from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, HostPolicy, Kind, Source
 from schemas.topics import partition_for
+from streams.core.owner import Event, Owner
 from streams.core.policy import BudgetPolicy, CrawlPolicy, Politeness
-from streams.core.turn import Family
+from streams.core.turn import Family, Turn
 from streams.fleet.commit import STEPS
-from streams.fleet.owner import TAKEOVER_STEPS
+from streams.fleet.owner import TAKEOVER_STEPS, Undecidable
 from tests.support.fleet_in_memory import FleetInMemory
 from tests.support.scripted_fetcher import Answer, judge
 
@@ -202,5 +204,60 @@ def test_the_budget_of_a_day_is_dealt(tmp_path: Path) -> None:
             if lease.kind is Kind.PAGE
         ]
         assert len(pages) == 9
+    finally:
+        fleet.close()
+
+
+def test_an_address_shared_by_hosts_of_several_partitions(tmp_path: Path) -> None:
+    """Forty hosts of one address over four partitions: its owner deals the permits by topic, also over crashes, and
+    the address is never asked by two leases sooner than its delay allows."""
+    hosts = [f"http://s{number}.test" for number in range(40)]
+    policy = CrawlPolicy(politeness=Politeness(delay_ms=10, address_concurrency=1, address_delay_ms=200))
+    fleet = FleetInMemory(tmp_path, lambda url, kind: Answer(body=url.encode()), policy=policy, partitions=4)
+    try:
+        fleet.seed(*(f"{host}/{page}" for host in hosts for page in range(2)))
+        fleet.crash_at, fleet.crash_after = "committed", 150
+        fleet.run()
+        assert fleet.crashes == 1
+        assert sum(row.visit is not None for row in fleet.rows(*hosts).values()) == 80
+        asked = sorted(one.at_ms for one in fleet.log if one.permitted != "")
+        assert len(asked) >= 80
+        assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= 200
+        assert {record.partition for p in range(4) for record in fleet.broker.committed("owner-messages", p)} >= {0, 1}
+    finally:
+        fleet.close()
+
+
+def test_a_poisonous_group_leaves_nothing_and_the_owner_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that the core takes for impossible: nothing of its group is anywhere, and the owner goes on under an
+    epoch of its own, so that no lease id comes twice."""
+    fleet = FleetInMemory(tmp_path, web, partitions=1)
+    try:
+        fleet.seed(HOSTS[0] + "/0")
+        fleet.run()
+        owner, before = fleet.owners[0], fleet.owners[0].epoch
+        fleet.seed(HOSTS[1] + "/0", HOSTS[2] + "/0")
+        messages = fleet.waiting(0)
+        decide = Owner.decide
+
+        def impossible(core: Owner, events: Iterable[Event], now_ms: int, leases_max: int) -> Turn:
+            turn = decide(core, events, now_ms, leases_max)
+            assert not turn.counts.admitted, "impossible"
+            return turn
+
+        monkeypatch.setattr(Owner, "decide", impossible)
+        with pytest.raises(Undecidable, match="impossible"):
+            owner.run(messages)
+        monkeypatch.undo()
+        assert fleet.rows(HOSTS[1], HOSTS[2]) == {}
+        owner.give_up(messages[0], "impossible")
+        fleet.run()
+        assert fleet.owners[0] is owner
+        assert owner.epoch == before + 1
+        assert set(fleet.rows(HOSTS[1], HOSTS[2])) == {HOSTS[2] + "/0"}
+        assert len(fleet.broker.committed("dead-letters", 0)) == 1
+        assert len({one.lease_id for one in fleet.log}) == len(fleet.log)
     finally:
         fleet.close()

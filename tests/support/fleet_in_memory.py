@@ -26,7 +26,7 @@ from streams.fleet.intake import TOPICS, Partitioning
 from streams.fleet.local import LocalStore
 from streams.fleet.metrics import Metrics
 from streams.fleet.owner import PartitionOwner, Ports, Setting
-from tests.support.scripted_fetcher import Answer, Started, result_of, stored_of
+from tests.support.scripted_fetcher import Answer, Started, is_stored, result_of, stored_of
 
 NOW_MS = 1_700_000_000_000
 CHANGELOG = "changelog"
@@ -175,13 +175,13 @@ class FleetInMemory:
                 lease.url_version,
                 lease.kind,
                 lease.lease_id,
-                answer.address,
+                lease.permitted_address,
             )
         )
         self.now_ms += 1
         result = result_of(lease, answer, self.now_ms, self.now_ms)
         self.send("fetch-results", partition, encode_batch([result]))
-        if answer.body and lease.kind is not Kind.ROBOTS:
+        if is_stored(lease, answer):
             self.send("stored-results", partition, encode_batch([stored_of(lease, answer)]))
 
     def send(self, topic: str, partition: int, value: bytes | None) -> None:

@@ -42,7 +42,7 @@ class Started(msgspec.Struct, frozen=True):
     url_version: int
     kind: Kind
     lease_id: bytes
-    address: str
+    permitted: str | None  # the only address that the lease permits; "": it only finds the address, and asks nothing
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -107,7 +107,13 @@ class ScriptedFetcher:
         at_ms = max(now_ms, lease.not_before_ms)
         answer = self._web(lease.url, lease.kind)
         started = Started(
-            at_ms, lease.host_key, lease.url, lease.url_version, lease.kind, lease.lease_id, answer.address
+            at_ms,
+            lease.host_key,
+            lease.url,
+            lease.url_version,
+            lease.kind,
+            lease.lease_id,
+            lease.permitted_address,
         )
         self.log.append(started)
         heapq.heappush(self._due, (at_ms + answer.takes_ms, len(self.log), lease, started))
@@ -121,7 +127,7 @@ class ScriptedFetcher:
             answer = self._web(lease.url, lease.kind)
             partition = partition_for(lease.host_key, self._partitions)
             results.setdefault(partition, []).append(result_of(lease, answer, started.at_ms, finished_ms))
-            if answer.body and lease.kind is not Kind.ROBOTS:
+            if is_stored(lease, answer):
                 stored.setdefault(partition, []).append(stored_of(lease, answer))
         for topic, batches in (("fetch-results", results), ("stored-results", stored)):
             for partition, several in batches.items():
@@ -129,8 +135,10 @@ class ScriptedFetcher:
 
 
 def result_of(lease: FetchLease, answer: Answer, started_ms: int, finished_ms: int) -> FetchResult:
-    robots, outcome, target = None, Outcome.FETCHED, None
-    if lease.kind is Kind.ROBOTS:
+    robots, outcome, target, error = None, Outcome.FETCHED, None, ""
+    if lease.permitted_address is not None and lease.permitted_address != answer.address:
+        outcome, error = Outcome.EXPIRED, "address_changed"  # it looked the name up, and asked nothing
+    elif lease.kind is Kind.ROBOTS:
         decision = RobotsDecision.HOP if answer.robots_hop_to else RobotsDecision.ALLOW_ALL
         robots, target = RobotsAnswer(decision=decision), answer.robots_hop_to or None
     elif answer.redirect_to:
@@ -147,13 +155,20 @@ def result_of(lease: FetchLease, answer: Answer, started_ms: int, finished_ms: i
         outcome=outcome,
         started_ms=started_ms,
         finished_ms=finished_ms,
-        status=answer.status,
+        status=0 if error else answer.status,
+        error=error,
         address=answer.address,
         redirect_target=target,
         robots=robots,
         robots_for=lease.robots_for,
-        body_bytes=len(answer.body),
+        body_bytes=0 if error else len(answer.body),
     )
+
+
+def is_stored(lease: FetchLease, answer: Answer) -> bool:
+    """Whether a body follows the result."""
+    asked = lease.permitted_address is None or lease.permitted_address == answer.address
+    return bool(answer.body) and asked and lease.kind is not Kind.ROBOTS
 
 
 def stored_of(lease: FetchLease, answer: Answer) -> StoredResult:
