@@ -46,8 +46,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
 encode_mark = msgspec.msgpack.Encoder().encode
 decode_mark = msgspec.msgpack.Decoder(Mark).decode
-_encode_rows = msgspec.msgpack.Encoder().encode
-_decode_rows = msgspec.msgpack.Decoder(tuple[UrlWrite, ...]).decode
+_encode_redo = msgspec.msgpack.Encoder().encode
 
 Entry = tuple[bytes, bytes | None]
 """(key, value) of one record."""
@@ -61,7 +60,17 @@ def states(writes: Iterable[Write]) -> list[Entry]:
 _FAMILY_BYTE = {family: bytes((family,)) for family in Family}
 
 
-def redo(rows: Sequence[UrlWrite]) -> list[Entry]:
+class Redo(msgspec.Struct, frozen=True, array_like=True):
+    """Some rows of the transaction of that stamp."""
+
+    stamp: tuple[int, int]
+    rows: tuple[UrlWrite, ...]
+
+
+decode_redo = msgspec.msgpack.Decoder(Redo).decode
+
+
+def redo(rows: Sequence[UrlWrite], stamp: tuple[int, int]) -> list[Entry]:
     """The records of a transaction's URL rows, each within a message's limit."""
     entries: list[Entry] = []
     part: list[UrlWrite] = []
@@ -69,12 +78,12 @@ def redo(rows: Sequence[UrlWrite]) -> list[Entry]:
     for row in rows:
         row_bytes = len(row.row or b"") + len(row.host_key) + _ROW_OVERHEAD_BYTES
         if part and size + row_bytes > bounds.MESSAGE_BYTES_MAX:
-            entries.append((_redo_key(len(entries)), _encode_rows(part)))
+            entries.append((_redo_key(len(entries)), _encode_redo(Redo(stamp, tuple(part)))))
             part, size = [], 0
         part.append(row)
         size += row_bytes
     if part:
-        entries.append((_redo_key(len(entries)), _encode_rows(part)))
+        entries.append((_redo_key(len(entries)), _encode_redo(Redo(stamp, tuple(part)))))
     return entries
 
 
@@ -104,10 +113,6 @@ def take_apart(entries: Iterable[tuple[bytes | None, bytes | None]]) -> Read:
         else:
             read.writes.append((Family(first), key[1:], value))
     return read
-
-
-def rows_of(redo_value: bytes) -> tuple[UrlWrite, ...]:
-    return _decode_rows(redo_value)
 
 
 def _redo_key(number: int) -> bytes:

@@ -69,7 +69,7 @@ class Committer:
         if self._closed:
             raise Closed(f"partition {self._partition}")
         rows = self._rows(writes)
-        redo = changelog.redo(rows)
+        redo = changelog.redo(rows, (self._epoch, self._version))
         mark = Mark(
             epoch=self._epoch,
             version=self._version,

@@ -10,7 +10,7 @@ that one; any other index is cleared, and loaded anew from the shared rows.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -70,13 +70,17 @@ class LocalStore:
 
     # --- an owner's side ------------------------------------------------------------------------------------------
 
-    def redo(self) -> Iterator[tuple[UrlWrite, ...]]:
-        """The rows of the last transaction that others committed."""
+    def redo(self) -> list[UrlWrite]:
+        """The rows of the last transaction, where it was another's: those of an own one were written before it was
+        applied, and what lies here of an earlier one must not be written under its stamp."""
         mark = self.mark
+        rows: list[UrlWrite] = []
         for number in range(0 if mark is None else mark.redo):
             value = self.db.meta(f"{_REDO}{number}")
-            if value is not None:
-                yield changelog.rows_of(value)
+            redo = None if value is None else changelog.decode_redo(value)
+            if redo is not None and mark is not None and redo.stamp == mark.stamp:
+                rows += redo.rows
+        return rows
 
     def settle_index(self, rows: Sequence[UrlWrite]) -> str:
         """Bring rows and index to where the states are, or clear them. `rows`: the redo. What was done, in a word."""

@@ -106,7 +106,7 @@ class PartitionOwner:
         self.epoch = ports.epochs.take(self.partition)
         at("epoch")
         mark = store.mark
-        redo = [row for rows in store.redo() for row in rows]
+        redo = store.redo()
         if redo and mark is not None:
             ports.urls.write(redo, epoch=mark.epoch, version=mark.version)
         at("redone")

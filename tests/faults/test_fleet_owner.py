@@ -16,6 +16,9 @@ from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, HostPolicy, K
 from schemas.topics import partition_for
 from streams.core.owner import Event, Owner
 from streams.core.policy import BudgetPolicy, CrawlPolicy, Politeness
+from streams.core.rows import decode_row
+from streams.core.rules.urls import host_id
+from streams.core.seen import seen_value
 from streams.core.turn import Family, Turn
 from streams.fleet.commit import STEPS
 from streams.fleet.owner import TAKEOVER_STEPS, Undecidable
@@ -71,15 +74,21 @@ def crawl(tmp_path: Path, prepare: Callable[[FleetInMemory], None] = lambda flee
         fleet.run()
         assert judge([one for one in fleet.log if one.kind is not Kind.ROBOTS], DELAY_MS) == []
         assert tables(fleet) == reference()
-        for partition, store in fleet.stores.items():
-            kept = dict(store.db.scan(Family.URL))
-            for host in HOSTS:
-                if partition_for(host, fleet.partitions) == partition:
-                    shared = fleet.urls.scan(host, b"", 1_000)
-                    assert all(raw in kept.values() for _, raw in shared), "the local rows are the shared ones"
+        check_stores(fleet)
     finally:
         fleet.close()
     return fleet
+
+
+def check_stores(fleet: FleetInMemory) -> None:
+    """The local rows are the shared ones, and the index is what it would be if it were made from them."""
+    for partition, store in fleet.stores.items():
+        hosts = [host for host in HOSTS if partition_for(host, fleet.partitions) == partition]
+        shared = {host_id(host) + key: row for host in hosts for key, row in fleet.urls.scan(host, b"", 1_000)}
+        places = {key[:10] + decode_row(row).place + key[10:] for key, row in shared.items()}
+        assert dict(store.db.scan(Family.URL)) == shared
+        assert dict(store.db.scan(Family.SEEN)) == {key: seen_value(decode_row(row)) for key, row in shared.items()}
+        assert {key for key, _ in store.db.scan(Family.QUEUE)} == places
 
 
 def test_a_crawl_over_two_partitions(tmp_path: Path) -> None:
@@ -102,13 +111,14 @@ def test_a_crash_at_any_step(tmp_path: Path, step: str, same_disk: bool) -> None
     assert crawl(tmp_path, prepare).crashes == 1
 
 
-@pytest.mark.parametrize("same_disk", [True, False])
-def test_crashes_all_along(tmp_path: Path, same_disk: bool) -> None:
-    """Crashes at one step after another, also of owners that have only just taken over."""
+@pytest.mark.parametrize("disks", [1, 2, 100])
+def test_crashes_all_along(tmp_path: Path, disks: int) -> None:
+    """Crashes at one step after another, also of owners that have only just taken over: on one disk, on two in turn
+    (whose index is of an earlier ownership), and on a new one each time."""
     fleet = FleetInMemory(tmp_path, web, policy=CrawlPolicy(politeness=Politeness(delay_ms=DELAY_MS)))
     try:
-        if not same_disk:
-            fleet.disk = fleet.new_disk
+        turns = itertools.count()
+        fleet.disk = lambda partition: f"disk-{partition}-{next(turns) % disks}"
         fleet.seed(*seeds())
         for number in range(40):
             steps = (*IN_OWNER, *TAKEOVER_STEPS)
@@ -125,6 +135,7 @@ def test_crashes_all_along(tmp_path: Path, same_disk: bool) -> None:
         fleet.run()
         assert judge([one for one in fleet.log if one.kind is not Kind.ROBOTS], DELAY_MS) == []
         assert tables(fleet) == reference()
+        check_stores(fleet)
         assert fleet.crashes > 20
     finally:
         fleet.close()

@@ -37,11 +37,11 @@ def test_redo_is_split_and_comes_back_whole() -> None:
     rows = [UrlWrite("http://a.test", bytes((number,)) * 16, b"x" * 100_000) for number in range(40)] + [
         UrlWrite("http://a.test", b"z" * 16, None)
     ]
-    entries = changelog.redo(rows)
+    entries = changelog.redo(rows, (3, 7))
     assert all(len(value or b"") <= bounds.MESSAGE_BYTES_MAX + 100_000 for _, value in entries)
     assert len(entries) > 3
     parts = changelog.take_apart(entries).redo
-    assert [row for number in range(len(parts)) for row in changelog.rows_of(parts[number])] == rows
+    assert [row for number in range(len(parts)) for row in changelog.decode_redo(parts[number]).rows] == rows
 
 
 def letter(size: int) -> DeadLetter:
