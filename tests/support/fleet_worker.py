@@ -7,7 +7,6 @@ at a step of its commit: as a machine would, without a word.
 from __future__ import annotations
 
 import os
-
 import random
 import signal
 import threading
