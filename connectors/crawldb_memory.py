@@ -85,6 +85,10 @@ class MemoryCrawlDb:
             self._families[family].clear()
         self._queue.clear()
 
+    def clear_rows(self) -> None:
+        """Forget the URL rows, where others hold them, too."""
+        self._families[Family.URL].clear()
+
     def _move(self, key: bytes, *, there: bool, wanted: bool) -> None:
         if wanted and not there:
             insort(self._queue, key)

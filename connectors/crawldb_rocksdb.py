@@ -69,8 +69,13 @@ class CrawlDb:
         read_only: bool = False,
         secondary: Path | None = None,
         cache_bytes: int = _BLOCK_CACHE_BYTES,
+        synced: bool = True,
     ) -> None:
-        """`secondary`: a scratch folder for a reader that follows a running crawl. Raises StoreFailed."""
+        """`secondary`: a scratch folder for a reader that follows a running crawl. Raises StoreFailed.
+
+        `synced`: a commit is on disk when it returns. Without, a machine that stops may lose the last ones, in order:
+        for a store that another log fills up again.
+        """
         access = AccessType.read_write()
         if secondary is not None:
             access = AccessType.secondary(str(secondary))
@@ -81,7 +86,7 @@ class CrawlDb:
         cache = Cache(cache_bytes)
         self._mark = CommitMark(path)
         writing = access_is_write(read_only, secondary)
-        if writing:
+        if writing and synced:
             _refuse_if_commits_are_lost(path, self._mark.read(), cache)
         try:
             there = _ALL if writing else _families_in(path)
@@ -93,7 +98,7 @@ class CrawlDb:
             )
         except Exception as error:  # rocksdict has no narrower class
             raise _not_opened(path, error) from error
-        if writing:
+        if writing and synced:
             self._mark.open()
             self._mark.note(self._db.latest_sequence_number())
         self._families: dict[str, Any] = {name: self._db.get_column_family(name) for name in there}
@@ -102,7 +107,7 @@ class CrawlDb:
         self._by_family: list[Any] = [self._families.get(_OWNER_FAMILIES[family]) for family in Family]
         self._handle_of: list[Any] = [self._handles.get(_OWNER_FAMILIES[family]) for family in Family]
         self._synced = WriteOptions()
-        self._synced.sync = True
+        self._synced.sync = synced
 
     # --- what the owner reads (streams.core.turn.Reads) ------------------------------------------------------------
 
@@ -161,6 +166,15 @@ class CrawlDb:
 
     def hosts(self) -> Iterator[tuple[bytes, bytes]]:
         return self.scan(Family.HOST)
+
+    def following(self, family: Family, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """(key, value) of all keys behind `after`, in order, as of the first one's reading."""
+        entries = self._by_family[family].iter()
+        entries.seek(after + b"\0")
+        while entries.valid():
+            yield entries.key(), entries.value()
+            entries.next()
+        _check(entries)
 
     def tasks(self) -> Iterator[tuple[bytes, bytes]]:
         return self.scan(Family.TASK)
@@ -249,6 +263,12 @@ class CrawlDb:
         for family in INDEX_FAMILIES:
             batch.delete_range(b"", _AFTER_ALL, self._handle_of[family])
         self._write(batch, "to clear the index")
+
+    def clear_rows(self) -> None:
+        """Forget the URL rows, where others hold them, too."""
+        batch: Any = WriteBatch(raw_mode=True)
+        batch.delete_range(b"", _AFTER_ALL, self._handle_of[Family.URL])
+        self._write(batch, "to clear the rows")
 
     def catch_up(self) -> None:
         """A secondary sees what was committed until now."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -83,4 +84,105 @@ class Segments(Protocol):
 
     def read(self, ref: BodyRef) -> bytes:
         """The payload (decoded body or text) of one record."""
+        ...
+
+
+# --- the fleet ----------------------------------------------------------------------------------------------------
+
+
+class UrlWrite(NamedTuple):
+    """A row of `streams.core.rows` as it is to stand. `row` None: the URL is gone, and is read as absent."""
+
+    host_key: str
+    url_id: bytes
+    row: bytes | None
+
+
+class UrlState(Protocol):
+    """The URL rows of all hosts. A URL's row is written by the owner of its host's partition alone.
+
+    Each write carries a stamp, (epoch, version): of two writes of a row the one with the higher stamp stands, in
+    whatever order they arrive, and a repeat changes nothing. So a fenced owner's late writes lose; it is not told so,
+    an owner decides from its own state. Two different rows of one stamp are the caller's mistake; one of them stands,
+    whole.
+
+    While the service is away every call waits and tries again, for ever. What ends a call is `StoreClosed`, when the
+    worker ends, and CrawlError for what waiting does not mend: a table that is missing, a login that is refused.
+    """
+
+    def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
+        """Returns when all of them are durable; of several rows of one URL the last counts.
+
+        `epoch` and `version` are unsigned, of 31 and 32 bits, the epoch above 0. Of a call that did not return any row
+        may be there, now or later.
+        """
+        ...
+
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
+        """The rows in the order asked; None where none is. Raises `schemas.codec.BadRecord` for a newer build's."""
+        ...
+
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        """(url_id, row) of a host's rows that follow the url_id `after` (empty: from the first), in order.
+
+        Fewer than asked only at the end. Raises `schemas.codec.BadRecord` for a newer build's.
+        """
+        ...
+
+
+class Epochs(Protocol):
+    """Who owns a partition, counted: a number never comes twice, whoever asks, wherever."""
+
+    def take(self, partition: int) -> int:
+        """A higher epoch than any before it, 1 or more. Waits and ends as `UrlState` does."""
+        ...
+
+
+class StoreClosed(Exception):
+    """The way to the store was closed while somebody waited for it."""
+
+
+class Record(NamedTuple):
+    """One Kafka record, with the partition that it goes to. No value deletes its key, where a topic is compacted."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Fenced(Exception):  # it is what the broker says
+    """Another owner of the partition has begun: nothing of this transaction is there, and nothing ever will be."""
+
+
+class LogUncertain(Exception):
+    """Whether the last transaction is there is not known: only a recovery can tell."""
+
+
+class OwnerLog(Protocol):
+    """One partition's transactions: all records of one become visible together or not at all, in order, to readers
+    of committed data; and only the owner that began last can make any."""
+
+    def fence(self) -> None:
+        """Before anything else. From here on every earlier owner is fenced, and what it left open is undone."""
+        ...
+
+    def transact(self, records: Sequence[Record], *, before_commit: Callable[[], None] = ...) -> int:
+        """The offset of the last record. Raises `Fenced` or `LogUncertain`; waits while the brokers are away.
+
+        `before_commit`: called when all records lie there, and nobody can see them yet.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Changelog(Protocol):
+    """What a partition's owners have committed of their states."""
+
+    def read(self, partition: int, after: int | None, batch: Callable[[Sequence[Record], int], None]) -> None:
+        """All committed records behind the offset `after` (None: from the beginning), as of now, in order.
+
+        Handed on in batches: (records, offset of the last). Raises CrawlError when the changelog ends before `after`.
+        """
         ...

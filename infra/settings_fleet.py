@@ -78,6 +78,11 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index_replicas: int = 0
     partitions: int = PARTITIONS_SMALL
     replication: int = 1
+    data: str = "fleet-data"
+    session_s: int = 10
+    standbys: int = 1
+    group_ms: int = 50
+    leases_max: int = 10_000
 
 
 def host_port(text: str) -> tuple[str, int] | None:
@@ -146,6 +151,10 @@ ENTRY_CHECKS = {"fleet.kafka": _check_server_port, "fleet.cassandra": _check_ser
 RANGES = {  # least, most
     "fleet.partitions": (1, 16_384),
     "fleet.replication": (1, 15),
+    "fleet.session_s": (6, 300),
+    "fleet.standbys": (0, 14),
+    "fleet.group_ms": (5, 5_000),
+    "fleet.leases_max": (1, 1_000_000),
     "fleet.index_shards": (1, 1_024),
     "fleet.index_replicas": (0, 15),
 }
@@ -187,5 +196,10 @@ MEANINGS = {
     "fleet.index_shards": "primary shards of the index, for ever; a shard holds some ten million pages well",
     "fleet.index_replicas": "copies of each shard beside the first",
     "fleet.partitions": "partitions of the topics, for ever: with others hosts change owners; large fleets: 1024",
+    "fleet.data": "a worker's own folder for its local stores; each worker needs one of its own",
+    "fleet.session_s": "seconds without a heartbeat after which a worker is taken for gone",
+    "fleet.standbys": "workers that follow each partition to take it over at once",
+    "fleet.group_ms": "how long a partition gathers input for one commit while there is much of it; large fleets: 500",
+    "fleet.leases_max": "leases in flight of one partition",
     "fleet.replication": "copies of a partition in Kafka and of a row in a datacenter of Cassandra; large fleets: 3",
 }

@@ -19,7 +19,7 @@ import fastavro
 import msgspec
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from schemas import records
+from schemas import records, url_rows
 
 FOLDER = Path(__file__).parent
 
@@ -33,6 +33,7 @@ RECORDS: tuple[type[msgspec.Struct], ...] = (
     records.HostPolicy,
     records.OwnerMessage,
     records.DeadLetter,
+    url_rows.UrlRecord,
 )
 
 

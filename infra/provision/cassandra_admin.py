@@ -10,7 +10,12 @@ from cassandra import DriverException, OperationTimedOut, Unauthorized, Unresolv
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.connection import DefaultEndPoint
-from cassandra.policies import DCAwareRoundRobinPolicy, RoundRobinPolicy, TokenAwarePolicy
+from cassandra.policies import (
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    RoundRobinPolicy,
+    TokenAwarePolicy,
+)
 
 from infra.provision.cql import Table
 from infra.provision.steps import ServiceAway
@@ -20,6 +25,7 @@ from streams.core.failures import EXIT_FAILED, CrawlError
 __all__ = ["DriverAdmin", "open_cluster"]
 
 CONNECT_S_MAX = 10.0
+_RECONNECT_FIRST_S, _RECONNECT_S_MAX = 0.5, 5.0
 _STATEMENT_S_MAX = 60.0  # a new table waits until every node has agreed on it
 
 
@@ -43,6 +49,8 @@ def open_cluster(fleet: Fleet) -> Cluster:
         if fleet.cassandra_user
         else None,
         ssl_context=_tls(fleet) if fleet.cassandra_tls else None,
+        # The driver's own waits up to ten minutes between two tries, and gives a node up after 64 of them.
+        reconnection_policy=ExponentialReconnectionPolicy(_RECONNECT_FIRST_S, _RECONNECT_S_MAX, max_attempts=None),
         connect_timeout=CONNECT_S_MAX,
         control_connection_timeout=CONNECT_S_MAX,
     )

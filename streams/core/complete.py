@@ -27,6 +27,7 @@ import msgspec
 from schemas.records import (
     DeadLetter,
     FetchResult,
+    Kind,
     Outcome,
     ParsedPage,
     Source,
@@ -79,6 +80,9 @@ class Completion:
             )
             hosts.begin_storing(host, result.lease_id, answer, now_ms, self._policy)
             hosts.went_well(host, result)
+            if lease.stored is not None:
+                early, lease.stored = lease.stored, None
+                self.stored(turn, slot, early)
             return True
         hosts.return_token(host, result.lease_id, now_ms, self._policy)
         key = slot.host_id + lease.url_id
@@ -95,13 +99,22 @@ class Completion:
         return True
 
     def stored(self, turn: Turn, slot: HostSlot, stored: StoredResult) -> bool:
-        """The body is durable: the visit is complete. False: late or repeated, nothing changed."""
+        """The body is durable: the visit is complete once its result is there. False: late or repeated."""
         host = slot.state
         lease = host.in_flight.get(stored.lease_id)
-        if lease is None or not lease.storing or lease.url_version != stored.url_version or lease.answer is None:
+        if (
+            lease is None
+            or lease.kind is Kind.ROBOTS
+            or lease.url_id != stored.url_id
+            or lease.url_version != stored.url_version
+            or lease.stored is not None
+        ):
             turn.counts.stale += 1
             return False
         turn.touch(slot)
+        if not lease.storing or lease.answer is None:  # results and stored results come by topics of their own
+            lease.stored = stored
+            return True
         hosts.close_stored(host, stored.lease_id)
         key = slot.host_id + lease.url_id
         row = self._row(turn, slot, lease)

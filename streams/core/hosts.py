@@ -7,6 +7,7 @@ gives it back, and the next grant may follow one delay later. Trouble (429, 503,
 |-----------|---------------------------|-----------|-------|---------------------------------------------------------|
 | (none)    | grant                     | fetching  | taken | next_allowed ≥ now + delay, budget used + 1             |
 | fetching  | result, body to be stored | storing   | back  | next_allowed ≥ now + delay                              |
+| fetching  | stored                    | fetching  |       | kept for the result, which is still to come             |
 | fetching  | any other result          | (closed)  | back  | next_allowed ≥ now + delay; trouble: backoff            |
 | fetching  | expiry + clock skew       | (closed)  | back  | next_allowed ≥ now + delay; the URL is leased again     |
 | storing   | stored                    | (closed)  |       |                                                         |
@@ -24,7 +25,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from schemas.records import FetchResult, Kind
+from schemas.records import FetchResult, Kind, StoredResult
 from streams.core import policy as bounds
 from streams.core.policy import CrawlPolicy
 from streams.core.robots_fetch import RobotsState
@@ -65,6 +66,7 @@ class InFlight(msgspec.Struct, array_like=True, gc=False):
     answer: Answer | None = None  # once storing
     policy_version: int = 0  # under which it was granted
     delay_ms: int = 0  # of the host, as it held then
+    stored: StoredResult | None = None  # came ahead of its result, by a topic of its own; while fetching
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True, gc=False):

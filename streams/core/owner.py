@@ -74,17 +74,20 @@ class Owner:
         partition: int = 0,
         clock_skew_ms: int = bounds.CLOCK_SKEW_MS_MAX,
         index_rows_max: int = bounds.INDEX_ROWS_PER_TURN_MAX,
+        owns: Callable[[str], bool] | None = None,
     ) -> None:
         """`epoch` rises with every start; `jitter` gives numbers in [0, 1).
 
         `clock_skew_ms`: how far the clocks of the owners before may have been behind this one's. `index_rows_max`: read
-        in a turn to load an index that is not whole.
+        in a turn to load an index that is not whole. `owns`: whether a host_key or a group is of this partition; what
+        is meant for others is left in the turn, to be sent. None: there is no other.
         """
         self.policy = policy
         self.totals = Totals()
         self.now_ms = 0
         self._reads = reads
         self._partition = partition
+        self._owns = owns
         self.epoch = epoch
         self._sequence = 0
         self.memo = Memo(bounds.OWNER_MEMO_URLS_MAX)
@@ -337,8 +340,13 @@ class Owner:
         """What deciding itself found: redirect targets and sitemaps. Chains end: a known target finds nothing more."""
         while turn.found or turn.messages:
             found, turn.found = turn.found, []
-            self._admit(turn, found)
             messages, turn.messages = turn.messages, []
+            if self._owns is not None:
+                turn.found_elsewhere += [one for one in found if not self._owns(one.host_key)]
+                turn.messages_elsewhere += [one for one in messages if not self._owns(one.to_key)]
+                found = [one for one in found if self._owns(one.host_key)]
+                messages = [one for one in messages if self._owns(one.to_key)]
+            self._admit(turn, found)
             for message in messages:
                 self._message(turn, message)
 

@@ -15,7 +15,8 @@ import struct
 
 import msgspec
 
-from schemas.records import BodyRef, Kind, Source
+from schemas.records import Kind, Source
+from schemas.url_rows import Visit as Visit
 from streams.core.policy import REVISIT_SLOT_MS
 
 HOST_ID_BYTES = 10
@@ -46,40 +47,6 @@ class Status(enum.IntEnum):
     DENIED = 5  # robots.txt forbids it
     REFUSED = 6  # our own policy: a private address, too large, ...
     OUT_OF_SCOPE = 7  # admitted under a wider scope than today's
-
-
-class Visit(msgspec.Struct, array_like=True, gc=False):
-    """What the visits so far have left. Everything here is the last accepted visit's, but for the counts."""
-
-    fetched_ms: int
-    status: int  # HTTP status
-    url_version: int
-    content_version: int = 0  # the url_version that brought the present content
-    visits: int = 1
-    changes: int = 0  # visits whose content differed from the one before
-    interval_ms: int = 0  # learnt: the present revisit interval
-    gone: int = 0  # consecutive 404 or 410
-    error: str = ""
-    content_hash: bytes = b""
-    body: BodyRef | None = None
-    content: BodyRef | None = None
-    body_bytes: int = 0
-    content_type: str | None = None
-    etag: str | None = None
-    last_modified: str | None = None
-    redirect_target: str | None = None
-    changed_ms: int = 0  # when the present content was first seen
-    extractor_version: int = 0  # that parsed the present content; 0: not parsed yet
-    parse_error: str = ""
-    simhash: int = 0
-    title: str = ""
-    canonical: str | None = None
-    index: bool = True  # no robots directive and no soft 404 speaks against a document
-    follow: bool = True
-    text: BodyRef | None = None
-    links: int = 0
-    robots_tags: tuple[str, ...] = ()  # X-Robots-Tag, kept for a later reading of the stored body
-    link_headers: tuple[str, ...] = ()
 
 
 class UrlRow(msgspec.Struct, array_like=True, gc=False):
@@ -130,6 +97,11 @@ def due_ms_of(place_: bytes) -> int:
 
 def rank_of(place_: bytes) -> int:
     return place_[5] << 8 | place_[6]
+
+
+def is_first(row: UrlRow) -> bool:
+    """Whether this may be the first that is written of the URL: later ones follow from leases, which have versions."""
+    return row.version == 0
 
 
 encode_row = msgspec.msgpack.Encoder().encode

@@ -153,6 +153,8 @@ class Turn:
         self.log: list[FetchLogEntry] = []
         self.found: list[DiscoveredUrl] = []  # to be admitted: redirect targets, sitemaps of robots.txt
         self.messages: list[OwnerMessage] = []
+        self.found_elsewhere: list[DiscoveredUrl] = []  # likewise, of hosts of other partitions: to be sent there
+        self.messages_elsewhere: list[OwnerMessage] = []
         self.new_seeds: list[str] = []  # redirect targets of seeds: the scope grows by them
         self.counts = Counts()
         self.queued = [0, 0, 0]  # by QueueClass: entries more or fewer than before

@@ -24,6 +24,7 @@ from schemas.records import (
     Source,
     StoredResult,
 )
+from schemas.url_rows import UrlRecord, UrlStatus, Visit
 
 HOST = "https://www.example.org:8443"
 URL = HOST + "/stra%C3%9Fe?q=1"
@@ -87,4 +88,17 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
     HostPolicy(HOST, 1, 0, 1, 2, ("string", "null"), True, False, 3),  # two texts: no (type name, value) of fastavro's
     OwnerMessage(HOST, "group:example.org", OwnerMessageKind.ROBOTS_ANSWER, URL, 5, RULES, 6),
     DeadLetter("fetch", HOST, URL, "timeout", 6, 7, b"\xc3\x01", URL_ID, 503),
+    UrlRecord(
+        UrlStatus.FETCHED,
+        Source.SEED,
+        Kind.SITEMAP,
+        parent_id=URL_ID,
+        place=b"\x02" + bytes(6),
+        version=3,
+        lastmod_ms=4,
+        visit=Visit(
+            5, 200, 3, body=BODY, content=BODY, etag='W/"é"', simhash=1 << 63, text=BODY, robots_tags=("a", "b")
+        ),
+        trusted_hosts=("string", "null"),
+    ),
 )

@@ -321,13 +321,26 @@ def test_a_body_that_is_never_stored_is_fetched_again_after_the_deadline() -> No
 # --- late and repeated --------------------------------------------------------------------------------------------
 
 
+def test_a_body_that_is_stored_before_its_result_comes() -> None:
+    """The two come by topics of their own, and an owner that catches up may read one far ahead: no fetch is wasted."""
+    world, lease = world_with_lease()
+    result, body = answer(lease, world.now_ms), stored(lease)
+    world.turn(body, leases_max=0)
+    _unchanged(world, body)
+    turn = world.turn(result, leases_max=0)
+    assert turn.pages == 1
+    assert [task.content for task in turn.tasks] == [body.content]
+    assert not world.owner.hosts.named("http://a.test").state.in_flight
+    _unchanged(world, result, body)
+
+
 def test_late_and_repeated_messages_change_nothing() -> None:
     """Protects every state against every message that does not answer it, byte by byte."""
     world, lease = world_with_lease()
     result, body = answer(lease, world.now_ms), stored(lease)
     other = msgspec.structs.replace(lease, lease_id=b"?" * 16)
     never: list[Event] = [answer(other, world.now_ms), stored(other), answer(other, world.now_ms, Outcome.RETRY, 500)]
-    _unchanged(world, *never, body)  # stored before it was fetched
+    _unchanged(world, *never)
     world.turn(result, leases_max=0)
     _unchanged(world, *never, result, answer(lease, world.now_ms, Outcome.RETRY, 503))
     _unchanged(world, msgspec.structs.replace(body, url_version=2))

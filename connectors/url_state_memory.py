@@ -1,0 +1,64 @@
+"""The URL store in memory, and the epochs: the twins of those in Cassandra, under the same laws.
+
+They forget everything with their process, so they stand for the servers only in tests and simulations.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from connectors.ports import UrlWrite
+from connectors.url_batches import batches, row_of
+from schemas.cassandra import STAMP_EPOCH_MAX, stamp
+
+
+class MemoryUrlState:
+    """`connectors.ports.UrlState`. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._urls: dict[str, dict[bytes, str]] = {}
+        self._states: dict[str, dict[bytes, tuple[int, bytes]]] = {}  # the greater stands: by stamp, then by the cell
+        self._lock = threading.Lock()
+
+    def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
+        at = stamp(epoch, version)
+        with self._lock:
+            for batch in batches(rows):
+                urls = self._urls.setdefault(batch.host_key, {})
+                states = self._states.setdefault(batch.host_key, {})
+                for cell in batch.cells:
+                    if cell.url is not None:
+                        urls[cell.url_id] = cell.url
+                    states[cell.url_id] = max(states.get(cell.url_id, (0, b"")), (at, cell.state))
+
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
+        with self._lock:
+            return [self._row(host_key, url_id) for url_id in url_ids]
+
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
+        with self._lock:
+            for url_id in sorted(self._states.get(host_key, {})):
+                row = self._row(host_key, url_id) if url_id > after and len(found) < rows_max else None
+                if row is not None:
+                    found.append((url_id, row))
+        return found
+
+    def _row(self, host_key: str, url_id: bytes) -> bytes | None:
+        state = self._states.get(host_key, {}).get(url_id)
+        return None if state is None else row_of(url_id, self._urls[host_key].get(url_id), state[1])
+
+
+class MemoryEpochs:
+    """`connectors.ports.Epochs`. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def take(self, partition: int) -> int:
+        with self._lock:
+            epoch = self._last[partition] = self._last.get(partition, 0) + 1
+        assert epoch <= STAMP_EPOCH_MAX
+        return epoch

@@ -1,0 +1,111 @@
+"""The only place that chooses a fleet worker's adapters: an owner's Faust app from the settings."""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import faust
+
+from connectors.changelog_kafka import KafkaChangelog
+from connectors.owner_log_kafka import KafkaOwnerLog
+from infra.provision import topics
+from infra.provision.kafka_admin import ConfluentAdmin, client_settings
+from infra.provision.steps import Verdict
+from infra.settings import Settings
+from infra.settings_fleet import Fleet, KafkaSecurity
+from infra.wiring import policy_of, steady_clock
+from infra.wiring_fleet import open_epochs, open_link, open_url_state
+from schemas.topics import OWNER_APP, OWNER_CHANGELOG
+from streams.core.failures import EXIT_FAILED, CrawlError
+from streams.core.rules.scope import Scope, ScopeMode
+from streams.fleet.feed import Pace
+from streams.fleet.owner import Ports, Setting
+from streams.fleet.worker import OwnerApp, Worker, owner_app
+
+__all__ = ["check_topics", "open_owner"]
+
+log = logging.getLogger(__name__)
+
+
+def open_owner(settings: Settings) -> OwnerApp:
+    """The app of an owner's worker, not started; `streams.app` names it to Faust. Raises CrawlError."""
+    fleet = settings.fleet
+    check_topics(fleet)
+    link = open_link(fleet, log.warning)
+    kafka = client_settings(fleet)
+    setting = Setting(
+        policy=policy_of(settings),
+        scope=Scope(
+            seeds=(),
+            mode=ScopeMode.ANY,  # seeds come by topic and belong to their owners: patterns and depth bound a fleet
+            depth_max=settings.crawl.depth_max,
+            include=settings.crawl.include,
+            exclude=settings.crawl.exclude,
+        ),
+        partitions=fleet.partitions,
+        leases_max=fleet.leases_max,
+        changelog_topic=OWNER_CHANGELOG,
+        now=steady_clock(),
+        jitter=random.SystemRandom().random,
+    )
+    ports = Ports(
+        urls=open_url_state(link),
+        epochs=open_epochs(link, worker=socket.gethostname(), region=fleet.cassandra_datacenter),
+        changelog=KafkaChangelog(kafka, OWNER_CHANGELOG),
+        open_log=lambda partition: KafkaOwnerLog(kafka, OWNER_APP, partition),
+        close=link.close,
+    )
+    worker = Worker(
+        kafka=kafka,
+        broker=";".join(f"kafka://{server}" for server in fleet.kafka),
+        credentials=_credentials(fleet),
+        data=Path(fleet.data).absolute(),
+        session_s=fleet.session_s,
+        standbys=fleet.standbys,
+        pace=Pace(group_ms=fleet.group_ms),
+    )
+    return owner_app(worker, setting, ports)
+
+
+def check_topics(fleet: Fleet) -> None:
+    """Before a worker starts: the topics are there, with as many partitions as are set. Raises CrawlError."""
+    for step in topics.plan(ConfluentAdmin(fleet), partitions=fleet.partitions, replication=fleet.replication):
+        if step.verdict is Verdict.REFUSED:
+            raise CrawlError(f"{step.thing}: {step.detail}; {step.remedy}", EXIT_FAILED)
+        if step.verdict is Verdict.MADE:
+            raise CrawlError(
+                f"{step.thing}: needed it to be there, it is not; headrace provision makes it", EXIT_FAILED
+            )
+
+
+def _credentials(fleet: Fleet) -> Any:
+    """What Faust's own client logs in with; None where the brokers ask for nothing."""
+    security = fleet.kafka_security
+    context = _tls(fleet) if security in (KafkaSecurity.SSL, KafkaSecurity.SASL_SSL) else None
+    if security in (KafkaSecurity.SASL_PLAINTEXT, KafkaSecurity.SASL_SSL):
+        return faust.SASLCredentials(
+            username=fleet.kafka_user,
+            password=fleet.kafka_password,
+            ssl_context=context,
+            mechanism=fleet.kafka_sasl_mechanism.value.upper(),
+        )
+    return None if context is None else faust.SSLCredentials(context)
+
+
+def _tls(fleet: Fleet) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=fleet.kafka_ca or None)
+        if fleet.kafka_certificate:
+            context.load_cert_chain(fleet.kafka_certificate, fleet.kafka_key or None, fleet.kafka_key_password or None)
+    except (OSError, ssl.SSLError) as error:
+        raise CrawlError(
+            f"kafka: needed certificates that can be read, got: {error}; see fleet.kafka_ca, fleet.kafka_certificate"
+            " and fleet.kafka_key",
+            EXIT_FAILED,
+        ) from error
+    return context

@@ -1,0 +1,112 @@
+"""A worker's numbers for Prometheus, by the names of `schemas.metrics`.
+
+Counted where a turn has become durable; what is a state (lag, commit age, partitions) is asked when the page is read.
+Threads of several partitions count at once, under one lock a turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+
+from schemas.metrics import METRICS, MetricKind
+from streams.core.turn import Turn
+from streams.fleet.intake import Taken
+
+Labels = tuple[str, ...]
+Gauges = Callable[[], Iterable[tuple[str, Labels, float]]]
+"""(metric, values of its labels, number) of all that is a state."""
+
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3_600.0)
+
+
+class _Histogram:
+    __slots__ = ("buckets", "total")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(_SECONDS) + 1)
+        self.total = 0.0
+
+
+class Metrics:
+    """Of one worker."""
+
+    def __init__(self, stage: str, gauges: Gauges = tuple) -> None:
+        self.gauges = gauges
+        self._stage = stage
+        self._lock = threading.Lock()
+        self._counters: dict[tuple[str, Labels], float] = {}
+        self._histograms: dict[tuple[str, Labels], _Histogram] = {}
+        self.committed_ms: dict[int, int] = {}  # of each partition's last commit
+
+    def count(self, name: str, number: float = 1, labels: Labels = ()) -> None:
+        with self._lock:
+            self._add(name, number, labels)
+
+    def turn(self, partition: int, turn: Turn, taken: Taken, now_ms: int) -> None:
+        """A turn of the partition is durable."""
+        counts = turn.counts
+        with self._lock:
+            self.committed_ms[partition] = now_ms
+            for lease in turn.leases:
+                self._add("headrace_leases_total", 1, (lease.kind.value,))
+            for answer, number in (
+                ("new", counts.admitted),
+                ("known", counts.known),
+                ("refused", sum(counts.refused.values())),
+            ):
+                self._add("headrace_urls_total", number, (answer,))
+            for letter in turn.dead:
+                self._add("headrace_dead_letters_total", 1, (letter.error,))
+            self._add("headrace_dead_letters_total", taken.dead, ("bad_record",))
+            if taken.oldest_found_ms is not None:
+                self._observe("headrace_admission_seconds", max(0, now_ms - taken.oldest_found_ms) / 1_000, ())
+
+    def page(self) -> str:
+        """In Prometheus's text format."""
+        with self._lock:
+            counters = dict(self._counters)
+            histograms = {key: (list(one.buckets), one.total) for key, one in self._histograms.items()}
+        lines: dict[str, list[str]] = {}
+        for (name, labels), number in counters.items():
+            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {number:g}")
+        for name, labels, number in self.gauges():
+            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {number:g}")
+        for (name, labels), (buckets, total) in histograms.items():
+            lines.setdefault(name, []).extend(self._histogram(name, labels, buckets, total))
+        said = ""
+        for name, some in sorted(lines.items()):
+            metric = METRICS[name]
+            said += f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind.value}\n" + "\n".join(some) + "\n"
+        return said
+
+    def _histogram(self, name: str, labels: Labels, buckets: list[int], total: float) -> list[str]:
+        said, below = [], 0
+        for bound, number in zip((*map(str, _SECONDS), "+Inf"), buckets, strict=True):
+            below += number
+            said.append(f"{name}_bucket{self._labels(name, labels, {'le': bound})} {below}")
+        said.append(f"{name}_sum{self._labels(name, labels)} {total:g}")
+        said.append(f"{name}_count{self._labels(name, labels)} {below}")
+        return said
+
+    def _add(self, name: str, number: float, labels: Labels) -> None:
+        if number:
+            assert METRICS[name].kind is MetricKind.COUNTER, name
+            self._counters[name, labels] = self._counters.get((name, labels), 0) + number
+
+    def _observe(self, name: str, number: float, labels: Labels) -> None:
+        assert METRICS[name].kind is MetricKind.HISTOGRAM, name
+        histogram = self._histograms.get((name, labels))
+        if histogram is None:
+            histogram = self._histograms[name, labels] = _Histogram()
+        histogram.buckets[bisect_left(_SECONDS, number)] += 1
+        histogram.total += number
+
+    def _labels(self, name: str, labels: Labels, more: Mapping[str, str] | None = None) -> str:
+        named = {"stage": self._stage, **dict(zip(METRICS[name].labels, labels, strict=True)), **(more or {})}
+        return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in named.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

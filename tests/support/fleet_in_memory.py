@@ -1,0 +1,206 @@
+"""A fleet's owners without servers: real owners and local stores over the twins in memory, and a clock that is moved.
+
+The input topics are the broker's own, so what owners send one another arrives as it would. A crash is an exception at
+a step of the commit, after which the owner's object is gone and another one takes over.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from connectors.inbox_kafka import Message
+from connectors.owner_log_memory import MemoryBroker, MemoryChangelog, MemoryOwnerLog
+from connectors.ports import Record
+from connectors.url_state_memory import MemoryEpochs, MemoryUrlState
+from schemas.codec import decode, encode_batch
+from schemas.records import DiscoveredUrl, FetchLease, Kind, Source
+from schemas.topics import partition_for
+from streams.core.policy import CrawlPolicy
+from streams.core.rows import UrlRow, decode_row
+from streams.core.rules.scope import Scope, ScopeMode
+from streams.core.rules.urls import host_key
+from streams.fleet.intake import TOPICS, Partitioning
+from streams.fleet.local import LocalStore
+from streams.fleet.metrics import Metrics
+from streams.fleet.owner import PartitionOwner, Ports, Setting
+from tests.support.scripted_fetcher import Answer, Started, is_stored, result_of, stored_of
+
+NOW_MS = 1_700_000_000_000
+CHANGELOG = "changelog"
+GROUP_MAX = 7  # messages: small groups have more seams
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class FleetInMemory:
+    """All partitions, each with one owner at a time; `crash_at` ends the next owner that passes it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        web: Callable[[str, Kind], Answer],
+        *,
+        policy: CrawlPolicy | None = None,
+        partitions: int = 2,
+        leases_max: int = 1_000,
+    ) -> None:
+        self._folder, self._web, self.partitions = folder, web, partitions
+        self.broker, self.urls, self.epochs = MemoryBroker(), MemoryUrlState(), MemoryEpochs()
+        self.now_ms = NOW_MS
+        self.crash_at: str | None = None
+        self.crash_after = 0
+        self.crashes = 0
+        self.metrics = Metrics("owner")
+        self.setting = Setting(
+            policy=policy or CrawlPolicy(),
+            scope=Scope(seeds=(), mode=ScopeMode.ANY),
+            partitions=partitions,
+            leases_max=leases_max,
+            changelog_topic=CHANGELOG,
+            now=lambda: self.now_ms,
+            jitter=lambda: 0.5,
+            at=self._at,
+        )
+        self.ports = Ports(
+            urls=self.urls,
+            epochs=self.epochs,
+            changelog=MemoryChangelog(self.broker, CHANGELOG),
+            open_log=lambda partition: MemoryOwnerLog(self.broker, partition),
+        )
+        self.owners: dict[int, PartitionOwner] = {}
+        self.stores: dict[int, LocalStore] = {}
+        self.disk: Callable[[int], str] = lambda partition: f"disk-{partition}"  # of the next owner
+        self.log: list[Started] = []
+        self._answered = Counter[int]()  # leases by partition
+        self._disks = itertools.count()
+
+    def new_disk(self, partition: int) -> str:
+        """For `disk`: one that nobody has written yet."""
+        return f"disk-{partition}-{next(self._disks)}"
+
+    # --- owners ---------------------------------------------------------------------------------------------------
+
+    def take_over(self, partition: int) -> None:
+        """Until one stands."""
+        while partition not in self.owners:
+            store = self.stores.pop(partition, None)
+            if store is not None:
+                store.close()
+            store = self.stores[partition] = LocalStore(self._folder / self.disk(partition), now_ms=self.now_ms)
+            owner = PartitionOwner(
+                partition, store, self.setting, self.ports, self.metrics, Partitioning(self.partitions)
+            )
+            try:
+                owner.take_over()
+            except Crash:
+                self.crashes += 1
+            else:
+                self.owners[partition] = owner
+
+    def turn(self, partition: int) -> bool:
+        """One group of one owner. Whether anything came of it."""
+        self.take_over(partition)
+        owner = self.owners[partition]
+        messages = self.waiting(partition)[:GROUP_MAX]
+        before = len(self.broker.committed(CHANGELOG, partition))
+        try:
+            owner.run(messages)
+        except Crash:
+            self.crashes += 1
+            del self.owners[partition]
+            return True
+        return len(self.broker.committed(CHANGELOG, partition)) > before
+
+    def waiting(self, partition: int) -> list[Message]:
+        positions = self.owners[partition].positions
+        found = []
+        for topic in TOPICS:
+            records = self.broker.committed(topic, partition)
+            start = positions.get(topic, -1) + 1
+            found += [Message(topic, start + at, one.value, self.now_ms) for at, one in enumerate(records[start:])]
+        return found
+
+    def _at(self, step: str) -> None:
+        if step != self.crash_at:
+            return
+        if self.crash_after:
+            self.crash_after -= 1
+            return
+        self.crash_at = None
+        raise Crash(step)
+
+    # --- the world ------------------------------------------------------------------------------------------------
+
+    def run(self, *, groups_max: int = 20_000) -> None:
+        """Until nothing is left to do at this moment or soon; time goes on when all wait."""
+        idle = 0
+        for _ in range(groups_max):
+            busy = [self.turn(partition) for partition in range(self.partitions)]
+            if self._fetch() or any(busy) or any(self.waiting(one) for one in self.owners):
+                idle = 0
+                continue
+            idle += 1
+            if idle > 50:
+                return
+            self.now_ms += 500
+        raise AssertionError("it never came to rest")
+
+    def _fetch(self) -> bool:
+        """Answer what was leased."""
+        found = False
+        for partition in range(self.partitions):
+            leases = [
+                lease
+                for record in self.broker.committed("fetch-leases", partition)
+                for lease in decode(record.value or b"", FetchLease)
+            ]
+            for lease in leases[self._answered[partition] :]:
+                found = True
+                self._answer(partition, lease)
+            self._answered[partition] = len(leases)
+        return found
+
+    def _answer(self, partition: int, lease: FetchLease) -> None:
+        answer = self._web(lease.url, lease.kind)
+        self.log.append(
+            Started(
+                max(self.now_ms, lease.not_before_ms),
+                lease.host_key,
+                lease.url,
+                lease.url_version,
+                lease.kind,
+                lease.lease_id,
+                lease.permitted_address,
+            )
+        )
+        self.now_ms += 1
+        result = result_of(lease, answer, self.now_ms, self.now_ms)
+        self.send("fetch-results", partition, encode_batch([result]))
+        if is_stored(lease, answer):
+            self.send("stored-results", partition, encode_batch([stored_of(lease, answer)]))
+
+    def send(self, topic: str, partition: int, value: bytes | None) -> None:
+        with self.broker.lock:
+            self.broker.topics.setdefault((topic, partition), []).append(Record(topic, partition, None, value))
+
+    def seed(self, *urls: str) -> None:
+        for url in urls:
+            found = DiscoveredUrl(url=url, host_key=host_key(url), source=Source.SEED, discovered_ms=self.now_ms)
+            self.send("discovered-urls", partition_for(found.host_key, self.partitions), encode_batch([found]))
+
+    def rows(self, *hosts: str) -> dict[str, UrlRow]:
+        """The URL table's rows of these hosts, by URL."""
+        found = [decode_row(raw) for host in hosts for _, raw in self.urls.scan(host, b"", 100_000)]
+        return {row.url: row for row in found}
+
+    def close(self) -> None:
+        for owner in self.owners.values():
+            owner.close()
+            owner.release()
+        for store in self.stores.values():
+            store.close()

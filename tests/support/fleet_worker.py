@@ -1,0 +1,109 @@
+"""An owner's worker for tests: `faust -A tests.support.fleet_worker worker`, told by the environment what to do.
+
+It differs from the real one in its URL rows and epochs, which lie in a file, and in that it may end, or stand still,
+at a step of its commit: as a machine would, without a word.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+
+import msgspec
+
+from connectors.changelog_kafka import KafkaChangelog
+from connectors.owner_log_kafka import KafkaOwnerLog
+from infra.wiring import steady_clock
+from schemas.topics import OWNER_APP, OWNER_CHANGELOG
+from streams.core.policy import BudgetPolicy, CrawlPolicy, Politeness
+from streams.core.rules.scope import Scope, ScopeMode
+from streams.fleet.feed import Pace
+from streams.fleet.keeper import Limits
+from streams.fleet.owner import Ports, Setting
+from streams.fleet.worker import OwnerApp, Worker, owner_app
+from tests.support.url_state_file import FileUrlState
+
+TOLD = "FLEET_WORKER"  # the environment's variable
+KILLED = 77  # its exit code at a step
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a worker is told."""
+
+    kafka: str
+    data: str
+    rows: str  # the file of URL rows and epochs
+    partitions: int = 4
+    delay_ms: int = 100
+    leases_max: int = 10_000
+    address_concurrency: int | None = None
+    new_per_day: int | None = None
+    session_s: int = 6
+    standbys: int = 1
+    group_ms: int = 20
+    end_at: str = ""  # a step
+    stop_at: str = ""  # a step: it is stopped there (SIGSTOP)
+    after: int = 0  # so many times it passes that step
+
+
+class Steps:
+    """Counts the steps that are passed, and ends the process at the one that was told."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._left = order.after
+        self._lock = threading.Lock()
+
+    def __call__(self, step: str) -> None:
+        if step not in (self._order.end_at, self._order.stop_at):
+            return
+        with self._lock:
+            self._left -= 1
+            due = self._left == -1
+        if due and step == self._order.end_at:
+            os._exit(KILLED)
+        if due:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def build(order: Order) -> OwnerApp:
+    kafka = {"bootstrap.servers": order.kafka, "client.id": "headrace"}
+    rows = FileUrlState(Path(order.rows))
+    policy = CrawlPolicy(
+        politeness=Politeness(delay_ms=order.delay_ms, address_concurrency=order.address_concurrency),
+        budget=BudgetPolicy(new_per_day=order.new_per_day),
+    )
+    setting = Setting(
+        policy=policy,
+        scope=Scope(seeds=(), mode=ScopeMode.ANY),
+        partitions=order.partitions,
+        leases_max=order.leases_max,
+        changelog_topic=OWNER_CHANGELOG,
+        now=steady_clock(),
+        jitter=random.SystemRandom().random,
+        at=Steps(order),
+    )
+    ports = Ports(
+        urls=rows,
+        epochs=rows,
+        changelog=KafkaChangelog(kafka, OWNER_CHANGELOG),
+        open_log=lambda partition: KafkaOwnerLog(kafka, OWNER_APP, partition),
+    )
+    worker = Worker(
+        kafka=kafka,
+        broker=f"kafka://{order.kafka}",
+        credentials=None,
+        data=Path(order.data),
+        session_s=order.session_s,
+        standbys=order.standbys,
+        pace=Pace(group_ms=order.group_ms),
+        limits=Limits(threads=8, fence_wait_s=2.0 * order.session_s),
+    )
+    return owner_app(worker, setting, ports)
+
+
+if TOLD in os.environ:
+    app = build(msgspec.json.decode(os.environ[TOLD], type=Order))

@@ -1,0 +1,170 @@
+"""A fleet for tests on a real Kafka: topics made anew, workers that are started, killed and stopped, seeds, rows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from infra.provision.topics import config_of, wanted
+from schemas.codec import decode, encode_batch
+from schemas.records import DiscoveredUrl, Source
+from schemas.topics import partition_for
+from streams.core.rows import UrlRow, decode_row
+from streams.core.rules.urls import host_key
+from tests.support.fleet_worker import TOLD, Order
+from tests.support.url_state_file import FileUrlState
+
+ROOT = Path(__file__).parents[2]
+_DEED_S_MAX = 60.0
+_LOOK_S = 0.05
+
+
+def until(holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+    """Wait for it, and fail with what was waited for."""
+    end_s = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < end_s, f"not within {within_s:.0f} s: {what}"
+        wait = getattr(time, "sleep")  # noqa: B009
+        wait(_LOOK_S)
+
+
+class FleetWorld:
+    """Of one test: whatever another left in the topics is gone."""
+
+    def __init__(self, kafka: str, folder: Path, *, partitions: int = 4, **order: Any) -> None:
+        self.kafka, self.folder, self.partitions = kafka, folder, partitions
+        folder.mkdir(parents=True, exist_ok=True)
+        self.order = Order(kafka=kafka, data="", rows=str(folder / "rows.sqlite"), partitions=partitions, **order)
+        self.rows_file = FileUrlState(Path(self.order.rows))
+        self.workers: list[Worker] = []
+        self._port = 0
+        self._make_topics()
+
+    def worker(self, name: str = "a", **order: Any) -> Worker:
+        """Started; `name` is its folder, which a later one of the same name finds again."""
+        made = Worker(self, name, msgspec.structs.replace(self.order, data=str(self.folder / name), **order))
+        self.workers.append(made)
+        return made
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+
+    def seed(self, urls: Iterable[str]) -> None:
+        """Named by the partition that each belongs to."""
+        now_ms = time.time_ns() // 1_000_000
+        found = [
+            DiscoveredUrl(url=url, host_key=host_key(url), source=Source.SEED, discovered_ms=now_ms) for url in urls
+        ]
+        by_partition: dict[int, list[DiscoveredUrl]] = {}
+        for one in found:
+            by_partition.setdefault(partition_for(one.host_key, self.partitions), []).append(one)
+        for partition, several in by_partition.items():
+            self.send(
+                "discovered-urls",
+                [(partition, encode_batch(several[at : at + 100])) for at in range(0, len(several), 100)],
+            )
+
+    def send(self, topic: str, records: Sequence[tuple[int, bytes | None]]) -> None:
+        """(partition, value) each, acknowledged when this returns."""
+        producer: Any = Producer({"bootstrap.servers": self.kafka, "acks": "all"})
+        for partition, value in records:
+            producer.produce(topic, value, partition=partition)
+        assert producer.flush(30) == 0
+
+    def rows(self) -> dict[str, UrlRow]:
+        """The URL table, by URL."""
+        found = [decode_row(raw) for _, raw in self.rows_file.every()]
+        return {row.url: row for row in found}
+
+    def read(self, topic: str, kind: type[msgspec.Struct]) -> list[Any]:
+        """All records of a topic, as a reader of committed data finds them."""
+        consumer: Any = Consumer(
+            {
+                "bootstrap.servers": self.kafka,
+                "group.id": "fleet-world",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(self.partitions)])
+        found: list[Any] = []
+        ended: set[int] = set()
+        while len(ended) < self.partitions:
+            for message in consumer.consume(1_000, 0.2):
+                if message.error() is not None:
+                    ended.add(message.partition())
+                elif message.value() is not None:
+                    found += decode(message.value(), kind)
+        consumer.close()
+        return found
+
+    def _make_topics(self) -> None:
+        admin: Any = AdminClient({"bootstrap.servers": self.kafka})
+        names = [topic.name for topic in wanted()]
+        there = [name for name in names if name in admin.list_topics(timeout=15).topics]
+        if there:
+            for future in admin.delete_topics(there, operation_timeout=_DEED_S_MAX).values():
+                future.result(_DEED_S_MAX)
+        until(lambda: not set(names) & set(admin.list_topics(timeout=15).topics), "the topics to be gone")
+        made = [NewTopic(one.name, self.partitions, 1, config=config_of(one, 1)) for one in wanted()]
+        for future in admin.create_topics(made, operation_timeout=_DEED_S_MAX).values():
+            future.result(_DEED_S_MAX)
+
+    def port(self) -> int:
+        """A number for a worker's pages, not used by another of this world."""
+        self._port += 1
+        return 26_000 + os.getpid() % 2_000 * 8 + self._port
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, world: FleetWorld, name: str, order: Order) -> None:
+        self.name, self.order = name, order
+        self.port = world.port()
+        self.log = world.folder / f"{name}.log"
+        Path(order.data).mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, TOLD: msgspec.json.encode(order).decode(), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "faust", "-A", "tests.support.fleet_worker", "worker", "-l", "info"]
+        command += ["--web-bind", "127.0.0.1", "--web-port", str(self.port), "--web-host", "127.0.0.1"]
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                command, cwd=order.data, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+
+    def ended(self, within_s: float = 60.0) -> int:
+        """Its exit code, once it has ended by itself."""
+        until(lambda: self.process.poll() is not None, f"worker {self.name} to end\n{self.said()}", within_s)
+        return int(self.process.returncode)
+
+    def stopped(self) -> bool:
+        """Whether it stands still (SIGSTOP)."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text("utf-8")
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def wake(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        self.process.terminate()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def said(self, lines: int = 60) -> str:
+        return "\n".join(self.log.read_text("utf-8", errors="replace").splitlines()[-lines:])
