@@ -140,7 +140,7 @@ def _ask(
             batches = [batch for _ in range(_PAGES_A_TURN) for batch in next(visits)]
             for key, _ in batches:
                 if key not in slots:
-                    slots[key] = HostSlot(host_id(key), HostState(host_key=key), new=True)
+                    slots[key] = HostSlot(host_id(key), HostState(host_key=key), new=False)
             pages += _PAGES_A_TURN
             links += sum(len(found) for _, found in batches)
             turn = Turn(START_MS)
