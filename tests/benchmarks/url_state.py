@@ -74,7 +74,9 @@ def _measure(link: CassandraLink, arguments: argparse.Namespace) -> None:
     if "writes" in arguments.parts:
         _writes(link, dice, arguments)
     if "reads" in arguments.parts:
-        _read(store, _pages(dice, 6_000))
+        rows = _pages(dice, 6_000)
+        store.write(rows, epoch=1, version=next(_version))
+        _read(store, rows)
     if "host" in arguments.parts:
         _big_host(store, dice, arguments.host_rows)
         _visited_host(store, dice, arguments.rows)
