@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from schemas.codec import decode
 from schemas.records import DiscoveredUrl, Kind, Source
@@ -179,6 +180,28 @@ def test_patience_can_be_bounded() -> None:
     assert main(["seeds", "-", "--wait", "10s"], shell) == 1
     assert "gave up after Kafka was away for 10.0 s (--wait): of 1 URL it is not known" in shell.said
     assert "0 URLs acknowledged" in shell.printed
+
+
+def test_an_input_that_breaks_off_is_told_after_what_came_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Text that is none from some place on: what was read until there is acknowledged, and where to go on is named."""
+    file = tmp_path / "seeds.txt"
+    monkeypatch.setattr("streams.cli.fleet.seed_lines.CHUNK_BYTES", 2)
+    file.write_bytes("https://a.test/1\nhttps://a.test/2\n".encode("utf-16") + b"\x00\xd8\x00\xd8")
+    shell, fleet = run("seeds", str(file), code=2)
+    assert [one.url for one in sent(fleet)] == ["https://a.test/1", "https://a.test/2"]
+    assert "2 URLs acknowledged" in shell.printed
+    assert "line 3: needed text in UTF-8 or UTF-16" in shell.said
+
+
+def test_a_refusal_of_the_brokers_ends_with_the_account() -> None:
+    """Without leave to write nothing arrives: how many did is told, and what the user needs."""
+    fleet = FakeFleet()
+    fleet.broker.refuses = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    shell, _ = run("seeds", "-", code=1, stdin=b"a.test\nb.test\n", fleet=fleet)
+    assert "2 lines read: 0 URLs acknowledged" in shell.printed
+    assert "needs Write and Describe" in shell.said
 
 
 def test_the_first_interrupt_finishes_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:

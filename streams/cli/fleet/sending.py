@@ -21,7 +21,7 @@ from streams.cli.fleet.clients import Interrupts, add_fleet, fleet_of, wait_for_
 from streams.cli.fleet.refused import Refusals, Refused
 from streams.cli.shell import Shell
 from streams.cli.words import count, rate, span
-from streams.core.failures import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, UsageError
+from streams.core.failures import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, CrawlError, UsageError
 
 if TYPE_CHECKING:
     from connectors.producer import BatchProducer
@@ -67,6 +67,9 @@ def send_all(source: Source, arguments: argparse.Namespace, shell: Shell, *, nou
             run.abandon()
             return EXIT_INTERRUPTED
     run.account()
+    if run.problem is not None:
+        shell.complain(str(run.problem))
+        return run.problem.exit_code
     if interrupts.asked:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if run.refusals.number or run.given_up else EXIT_DONE
@@ -99,6 +102,7 @@ class _Run:
     ) -> None:
         self.refusals = refusals
         self.given_up = False
+        self.problem: CrawlError | None = None  # what ended the sending before its end
         self._shell, self._interrupts, self._noun = shell, interrupts, noun
         self._address = ",".join(fleet.kafka)
         self._fleet, self._json, self._quiet = fleet, arguments.json, arguments.quiet
@@ -131,25 +135,37 @@ class _Run:
         return True
 
     def send(self, source: Source, patience_ms: int | None) -> None:
+        """All of the source, or what came before a Ctrl-C or before an input that cannot be read on."""
+        from connectors.producer import SendRefused
+
         assert self._producer is not None
         self._patience_ms = patience_ms
         try:
-            for item in source(lambda: self._interrupts.asked):
-                if isinstance(item, DiscoveredUrl):
-                    self._read += 1
-                    self._good += 1
-                    self._producer.send(item)
-                elif item is None:
-                    self._producer.hand_over()
-                else:
-                    self._read += 1
-                    self.refusals.add(item)
-                if self._interrupts.asked:
-                    break
+            try:
+                self._send_each(source, self._producer)
+            except UsageError as error:
+                self.problem = error
             self._producer.settle()
         except _GivenUp:
             self._producer.abandon()
             self.given_up = True
+        except SendRefused as error:
+            self._producer.abandon()
+            self.problem = error
+
+    def _send_each(self, source: Source, producer: BatchProducer) -> None:
+        for item in source(lambda: self._interrupts.asked):
+            if isinstance(item, DiscoveredUrl):
+                self._read += 1
+                self._good += 1
+                producer.send(item)
+            elif item is None:
+                producer.hand_over()
+            else:
+                self._read += 1
+                self.refusals.add(item)
+            if self._interrupts.asked:
+                return
 
     def count_only(self, source: Source) -> None:
         for item in source(lambda: self._interrupts.asked):
@@ -193,7 +209,7 @@ class _Run:
                 f"{read}: {count(sent, 'URL')} acknowledged by {TOPIC} at {self._address} in {span(took_ms)}{pace},"
                 f" {self.refusals.number:,} refused"
             )
-            if counts.open:
+            if self.given_up:
                 self._shell.complain(
                     f"gave up after Kafka was away for {span(self._patience_ms or 0)} (--wait): of"
                     f" {count(counts.open, 'URL')} it is not known whether they arrived; send all of it again when it"
