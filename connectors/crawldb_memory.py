@@ -6,10 +6,11 @@ so it stands for a disk only where a process is itself only thought of: in the s
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
-from streams.core.turn import Family, Write
+from streams.core.turn import INDEX_FAMILIES, Family, Write
 
 
 class MemoryCrawlDb:
@@ -32,6 +33,12 @@ class MemoryCrawlDb:
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         return self._families[family].get(key)
+
+    def rows_after(self, after: bytes, rows_max: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """(key, value) of the URL rows that follow `after` and begin with `prefix`, in order."""
+        urls = self._families[Family.URL]
+        keys = heapq.nsmallest(rows_max, (key for key in urls if key > after and key.startswith(prefix)))
+        return [(key, urls[key]) for key in keys]
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
         """Tails of one class that follow `after`, in order."""
@@ -71,6 +78,12 @@ class MemoryCrawlDb:
             else:
                 values[key] = value
         self._meta.update(meta or {})
+
+    def clear_index(self) -> None:
+        """Forget all of the owner's index: the next owner makes it anew from the URL rows."""
+        for family in INDEX_FAMILIES:
+            self._families[family].clear()
+        self._queue.clear()
 
     def _move(self, key: bytes, *, there: bool, wanted: bool) -> None:
         if wanted and not there:

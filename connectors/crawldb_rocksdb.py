@@ -28,7 +28,7 @@ from rocksdict import (
 from connectors.crawldb_mark import CommitMark
 from connectors.files import StoreFailed
 from connectors.ports import StoredContent
-from streams.core.turn import Family, Write
+from streams.core.turn import INDEX_FAMILIES, Family, Write
 
 _OWNER_FAMILIES = {
     Family.URL: "url",
@@ -42,8 +42,10 @@ _OWNER_FAMILIES = {
     Family.GROUP: "group",
     Family.OWNER: "owner",
     Family.SEEN: "seen",
+    Family.INDEX: "index",
 }
 _META, _CONTENT, _LOG = "meta", "content", "log"
+_AFTER_ALL = b"\xff" * 64  # after every key
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
 
 _RESTATED = "rocksdict-config.json"  # what rocksdict writes at each opening
@@ -78,25 +80,27 @@ class CrawlDb:
             access = AccessType.read_only(False)
         cache = Cache(cache_bytes)
         self._mark = CommitMark(path)
-        if access_is_write(read_only, secondary):
+        writing = access_is_write(read_only, secondary)
+        if writing:
             _refuse_if_commits_are_lost(path, self._mark.read(), cache)
         try:
+            there = _ALL if writing else _families_in(path)
             self._db: Any = Rdict(
                 str(path),
-                _database_options(create=access_is_write(read_only, secondary)),
-                {name: _family_options(name, cache) for name in _ALL},
+                _database_options(create=writing),
+                {name: _family_options(name, cache) for name in there},
                 access,
             )
         except Exception as error:  # rocksdict has no narrower class
             raise _not_opened(path, error) from error
-        if access_is_write(read_only, secondary):
+        if writing:
             self._mark.open()
             self._mark.note(self._db.latest_sequence_number())
-        self._families: dict[str, Any] = {name: self._db.get_column_family(name) for name in _ALL}
-        self._handles: dict[str, Any] = {name: self._db.get_column_family_handle(name) for name in _ALL}
+        self._families: dict[str, Any] = {name: self._db.get_column_family(name) for name in there}
+        self._handles: dict[str, Any] = {name: self._db.get_column_family_handle(name) for name in there}
         # Lists by the family's number: a dict would hash an enum's member, which is a call of Python.
-        self._by_family = [self._families[_OWNER_FAMILIES[family]] for family in Family]
-        self._handle_of = [self._handles[_OWNER_FAMILIES[family]] for family in Family]
+        self._by_family: list[Any] = [self._families.get(_OWNER_FAMILIES[family]) for family in Family]
+        self._handle_of: list[Any] = [self._handles.get(_OWNER_FAMILIES[family]) for family in Family]
         self._synced = WriteOptions()
         self._synced.sync = True
 
@@ -138,8 +142,8 @@ class CrawlDb:
         _check(entries)
         return found
 
-    def rows_after(self, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
-        """(key, value) of the URL rows that follow `after`, in order."""
+    def rows_after(self, after: bytes, rows_max: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """(key, value) of the URL rows that follow `after` and begin with `prefix`, in order."""
         entries = self._by_family[Family.URL].iter()
         if after:
             entries.seek(after + b"\0")
@@ -147,7 +151,10 @@ class CrawlDb:
             entries.seek_to_first()
         found: list[tuple[bytes, bytes]] = []
         while len(found) < rows_max and entries.valid():
-            found.append((entries.key(), entries.value()))
+            key: bytes = entries.key()
+            if not key.startswith(prefix):
+                break
+            found.append((key, entries.value()))
             entries.next()
         _check(entries)
         return found
@@ -224,14 +231,24 @@ class CrawlDb:
             batch.delete_range(b"\0" * 8, log_end.to_bytes(8, "big"), self._handles[_LOG])
         for label, data in (meta or {}).items():
             put(label.encode(), data, self._handles[_META])
+        self._write(batch, f"to commit {len(writes)} writes")
+
+    def _write(self, batch: Any, what: str) -> None:
         try:
             self._db.write(batch, self._synced)
         except Exception as error:  # rocksdict has no narrower class
             raise StoreFailed(
-                f"crawl state: needed to commit {len(writes)} writes, got: {error}; "
+                f"crawl state: needed {what}, got: {error}; "
                 "free room on the disk, then run the same command again: nothing that was committed is lost"
             ) from error
         self._mark.note(self._db.latest_sequence_number())
+
+    def clear_index(self) -> None:
+        """Forget all of the owner's index, in one step: the next owner makes it anew from the URL rows."""
+        batch: Any = WriteBatch(raw_mode=True)
+        for family in INDEX_FAMILIES:
+            batch.delete_range(b"", _AFTER_ALL, self._handle_of[family])
+        self._write(batch, "to clear the index")
 
     def catch_up(self) -> None:
         """A secondary sees what was committed until now."""
@@ -288,6 +305,12 @@ def _refuse_if_commits_are_lost(path: Path, committed: int, cache: Cache) -> Non
         )
 
 
+def _families_in(path: Path) -> list[str]:
+    """For a reader: a folder of an earlier version lacks the families that came later, until a crawl goes on in it."""
+    found = Rdict.list_cf(str(path), Options(raw_mode=True))
+    return [name for name in _ALL if name in found]
+
+
 def _check(entries: Any) -> None:
     """An iterator stops at a damaged block as it stops at the end: what it says of itself tells which."""
     try:
@@ -335,8 +358,10 @@ def _family_options(name: str, cache: Cache) -> Options:
     if name in ("url", "seen", "content", "host"):
         # Most look-ups are for what is absent, or lies in one of several levels: the filter answers "absent" without
         # reading a block, and never anything else.
+        # The seen family's filters and indexes stay whole and beside the cache, as the small families' do: 1.4 bytes a
+        # URL, for a fifth less of each link (infra/decisions/0073).
         table.set_bloom_filter(10, False)
-    if name in ("url", "seen", "content"):
+    if name in ("url", "content"):
         # Filters and indexes in pieces of a block each, so that memory does not follow the number of URLs; whole ones
         # (a megabyte each) would push one another out of the cache with every look.
         table.set_cache_index_and_filter_blocks(True)

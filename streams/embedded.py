@@ -215,6 +215,8 @@ class Engine:
 
     async def _refresh_all(self) -> None:
         """Every known URL that rests is due now."""
+        while self._owner.index.loading:
+            await self._commit(self._owner.load_index(self._now()), Group())
         batch: list[bytes] = []
         for key, _ in self._db.scan(Family.QUEUE):
             if key[10] == QueueClass.REVISIT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -57,6 +58,8 @@ class Shard:
         """The database is closed; nothing of the owner is kept."""
         self.db.close()
         del self.owner, self.db
+        with self.meter:
+            gc.collect()  # a new process would have nothing of it
 
     def turn(self, events: Iterable[Event], leases_max: int) -> Turn:
         """One group: decided, then durable. Its leases may be shown when this returns."""

@@ -21,6 +21,8 @@ from schemas.records import BodyRef, DiscoveredUrl, Kind, ParseTask, Source
 from streams.bench.meter import Meter, folder_bytes, rss_peak_mb
 from streams.bench.population import Population
 from streams.bench.runner import START_MS, bench_policy
+from streams.collector import quiet_collector
+from streams.core import policy as bounds
 from streams.core.admit import Admission
 from streams.core.failures import UsageError
 from streams.core.hosts import HostState
@@ -95,7 +97,9 @@ def run_seen(
     figures.urls = stored + (_fill(db, made, partial=False) if urls > stored else 0)
     db.close()
     say(f"{figures.urls} URLs are known")
-    db = CrawlDb(folder, cache_bytes=cache_bytes)
+    db = CrawlDb(folder, cache_bytes=cache_bytes, read_only=True)  # what the filling left to be compacted is not ours
+    quiet_collector()  # as a crawl has it
+    _ask(_CountingReads(db), _visits(read, copies), links // 10, figures, seen_alone=True)  # what a long run has cached
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=True)
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=False)
     db.close()
@@ -108,7 +112,7 @@ class _CountingReads:
     """The store, with a count of the keys that the seen family was asked for."""
 
     def __init__(self, db: CrawlDb) -> None:
-        self.rows, self.get, self.queue = db.rows, db.get, db.queue
+        self.rows, self.rows_after, self.get, self.queue = db.rows, db.rows_after, db.get, db.queue
         self.hosts, self.scan, self.tasks = db.hosts, db.scan, db.tasks
         self._seen = db.seen
         self.asked = 0
@@ -122,29 +126,31 @@ def _ask(
     reads: _CountingReads, visits: Iterator[Routed], links_min: int, figures: SeenFigures, *, seen_alone: bool
 ) -> None:
     """Page by page, some to a turn. What it would write is dropped, so that each link stays known or unknown."""
-    admission = Admission(reads, bench_policy(1_000), Scope(seeds=(), mode=ScopeMode.ANY), Memo())
+    admission = Admission(
+        reads, bench_policy(1_000), Scope(seeds=(), mode=ScopeMode.ANY), Memo(bounds.OWNER_MEMO_URLS_MAX)
+    )
     step: Callable[[Turn, HostSlot, list[DiscoveredUrl]], object]
     step = admission.unseen if seen_alone else admission.admit
     slots: dict[str, HostSlot] = {}
-    meter, turn = Meter(), Turn(START_MS)
+    meter = Meter()
     links = known = pages = 0
     meter.start()
     while links < links_min:
         with meter:
-            page = next(visits)
-            for key, _ in page:
+            batches = [batch for _ in range(_PAGES_A_TURN) for batch in next(visits)]
+            for key, _ in batches:
                 if key not in slots:
-                    slots[key] = HostSlot(host_id(key), HostState(host_key=key), new=True)
-        for key, found in page:
+                    slots[key] = HostSlot(host_id(key), HostState(host_key=key), new=False)
+            pages += _PAGES_A_TURN
+            links += sum(len(found) for _, found in batches)
+            turn = Turn(START_MS)
+        for key, found in batches:
             step(turn, slots[key], found)
-            links += len(found)
         with meter:
-            pages += 1
-            if pages % _PAGES_A_TURN == 0 or links >= links_min:
-                known += turn.counts.known
-                for slot in turn.touched.values():
-                    slot.queue.committed()
-                turn = Turn(START_MS)
+            known += turn.counts.known
+            for slot in turn.touched.values():
+                slot.queue.committed()
+            del batches, turn
     per_cpu_s = links / meter.cpu_s()
     if not seen_alone:
         figures.admission_links_per_cpu_s = per_cpu_s

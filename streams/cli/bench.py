@@ -24,6 +24,7 @@ EXAMPLES = """
   headrace bench frontier --hosts 1k --urls 20k --seconds 60 --ready-hosts 100k    with real politeness, too
   headrace bench frontier --profile frontier.prof                                   for python -m pstats
   headrace bench seen --urls 10M --cache-mb 64 --pages /usr/share/doc/postgresql-doc-15/html
+  headrace bench index --hosts 1M --urls 10M --hot-host 1M      first grant and rebuild without an index
 
 A pair is a grant and its completion: the lease, its result, and that its page is stored. Everything is synced before
 it counts. "CPU-second" is the whole process, the store's own threads in it; what only the measurement needs is out.
@@ -32,7 +33,11 @@ it counts. "CPU-second" is the whole process, the store's own threads in it; wha
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("what", choices=("frontier", "seen"), help="frontier: admit, grant, complete; seen: known links")
+    add(
+        "what",
+        choices=("frontier", "seen", "index"),
+        help="frontier: admit, grant, complete; seen: known links; index: to be without one",
+    )
     add("--hosts", type=positive, default=100_000, metavar="H", help="hosts (default: 100k)")
     add("--urls", type=positive, metavar="U", help="URLs known (default: frontier 1M, seen 10M)")
     add("--hot-host", type=positive, metavar="N", help="URLs of one hot host, of the U (default: none)")
@@ -59,8 +64,7 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     try:
         if profile is not None:
             profile.enable()
-        measured = _frontier if arguments.what == "frontier" else _seen
-        figures = measured(arguments, folder, shell)
+        figures = {"frontier": _frontier, "seen": _seen, "index": _index}[arguments.what](arguments, folder, shell)
     finally:
         if profile is not None:
             profile.disable()
@@ -127,6 +131,14 @@ def _seen(arguments: argparse.Namespace, folder: Path, shell: Shell) -> dict[str
         say=shell.say,
     )
     return dict(msgspec.to_builtins(figures))
+
+
+def _index(arguments: argparse.Namespace, folder: Path, shell: Shell) -> dict[str, Any]:
+    from streams.bench.index import run_index
+    from streams.bench.population import Population
+
+    population = Population(arguments.hosts, arguments.urls or 1_000_000, arguments.hot_host or 0)
+    return dict(msgspec.to_builtins(run_index(folder / "state", population, shell.say)))
 
 
 def _lines(figures: Mapping[str, Any], indent: str = "") -> list[str]:

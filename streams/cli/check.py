@@ -1,10 +1,11 @@
-"""`headrace check`: what Headrace makes of one robots.txt, URL, page or sitemap; for people, or as JSON for scripts."""
+"""`headrace check`: what Headrace makes of one robots.txt, URL, page or sitemap; whether a crawl's index is right."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,13 +29,14 @@ EXAMPLES = """
   headrace check url '../a?x=%7e#top' --base https://Example.org:443/b/c
   headrace check page page.html --url https://example.org/page.html --json
   headrace check sitemap https://example.org/sitemap.xml
+  headrace check index DIR                 a crawl's index against its URLs; --rebuild makes it anew from them
   curl -s https://example.org | headrace check page - --url https://example.org/
 
 A URL that is refused is exit code 1.
 A SOURCE is a file, a URL or - for stdin. A URL is asked once, by the crawl's own fetcher and its address rules.
 """
 
-KINDS = ("robots", "url", "page", "sitemap")
+KINDS = ("robots", "url", "page", "sitemap", "index")
 ROWS_SHOWN_MAX = 40
 FILE_BASE = "https://site.invalid"  # stands for the site when only paths are asked about
 _NOWHERE = BodyRef("", 0, 0)
@@ -43,7 +45,7 @@ _NOWHERE = BodyRef("", 0, 0)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("what", metavar="KIND", help=", ".join(KINDS))
-    add("source", metavar="SOURCE", help="a file, a URL or - ; for url: the href itself")
+    add("source", metavar="SOURCE", help="a file, a URL or - ; for url: the href itself; for index: a crawl's folder")
     add(
         "--url",
         action="append",
@@ -53,13 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--base", metavar="URL", help="url: the page in which the href stands")
     add("--content-type", metavar="TYPE", help="page, sitemap: as the server sent it")
+    add("--rebuild", action="store_true", help="index: make it anew from the folder's URLs")
     add_identity(parser)
     add_network(parser)
     add("--json", action="store_true", help="one JSON object; nothing is left out of it")
 
 
 def run(arguments: argparse.Namespace, shell: Shell) -> int:
-    checks = {"robots": _robots, "url": _url, "page": _page, "sitemap": _sitemap}
+    checks = {"robots": _robots, "url": _url, "page": _page, "sitemap": _sitemap, "index": _index}
     if arguments.what not in checks:
         raise UsageError(f'check: needed one of {", ".join(KINDS)}, came "{arguments.what}"')
     settings = settings_of(arguments, shell)
@@ -281,6 +284,21 @@ def _sitemap(arguments: argparse.Namespace, settings: Settings, shell: Shell) ->
         "urls": [_entry(entry.url, entry.lastmod_ms) for entry in read.entries],
         "children": [_entry(entry.url, entry.lastmod_ms) for entry in read.children],
     }
+
+
+def _index(arguments: argparse.Namespace, settings: Settings, shell: Shell) -> dict[str, Any]:
+    from infra.index_check import check_index
+
+    report = check_index(Path(arguments.source), rebuild=arguments.rebuild, now_ms=shell.now_ms())
+    found = dict(msgspec.to_builtins(report))
+    if not report.loaded_rows_per_s:
+        del found["loaded_rows_per_s"]
+    if report.stale or (report.missing and report.whole):
+        again = f"headrace check index {arguments.source} --rebuild"
+        found["refused"] = f"the index is not what the URLs say; {again} makes it anew"
+    elif not report.whole:
+        found["note"] = "the next crawl in this folder loads what is missing"
+    return found
 
 
 def _entry(url: str, lastmod_ms: int | None) -> dict[str, Any]:

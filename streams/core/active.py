@@ -24,6 +24,7 @@ class Hosts:
         self._epoch, self._clock_skew_ms = epoch, clock_skew_ms
         self._hosts_max = hosts_max
         self._slots: dict[bytes, HostSlot] = {}
+        self.loaded_to: Callable[[bytes], bytes | None] | None = None  # how much of it the owner's index has
         self.on_load: Callable[[bytes, HostState], None] | None = None  # what is derived is made anew
         self.on_drop: Callable[[bytes], None] = lambda host_id_: None
         self._unwritten: list[HostSlot] = []
@@ -39,22 +40,12 @@ class Hosts:
     def slot(self, host_id_: bytes, host_key: str = "") -> HostSlot:
         """The host; a new one when it is not known and `host_key` says its name."""
         slot = self._slots.get(host_id_)
-        if slot is not None:
-            return slot
-        raw = self._reads.get(Family.HOST, host_id_)
-        if raw is None:
+        if slot is None:
+            slot = self._load(host_id_)
+        if slot is None:
             assert host_key, host_id_.hex()
-            slot = HostSlot(host_id_, HostState(host_key=host_key), new=True)
-        else:
-            slot = HostSlot(host_id_, decode_host(raw), new=False)
-            allow_for_skew(slot.state, self._epoch, self._clock_skew_ms)
-            for lease in slot.state.in_flight.values():
-                if lease.kind is not Kind.ROBOTS:
-                    slot.rows[lease.url_id] = None
+            slot = self._hold(HostSlot(host_id_, HostState(host_key=host_key), new=True))
         assert not host_key or slot.state.host_key == host_key, (host_key, slot.state.host_key)
-        self._slots[host_id_] = slot
-        if self.on_load is not None:
-            self.on_load(host_id_, slot.state)
         return slot
 
     def named(self, host_key: str) -> HostSlot:
@@ -71,9 +62,27 @@ class Hosts:
 
     def known(self, host_id_: bytes) -> HostSlot | None:
         """The host if it is in memory or durable; never a new one."""
-        if host_id_ in self._slots or self._reads.get(Family.HOST, host_id_) is not None:
-            return self.slot(host_id_)
-        return None
+        slot = self._slots.get(host_id_)
+        return self._load(host_id_) if slot is None else slot
+
+    def _load(self, host_id_: bytes) -> HostSlot | None:
+        raw = self._reads.get(Family.HOST, host_id_)
+        if raw is None:
+            return None
+        slot = HostSlot(host_id_, decode_host(raw), new=False)
+        allow_for_skew(slot.state, self._epoch, self._clock_skew_ms)
+        if self.loaded_to is not None:
+            slot.loaded_to = self.loaded_to(host_id_)
+        for lease in slot.state.in_flight.values():
+            if lease.kind is not Kind.ROBOTS:
+                slot.rows[lease.url_id] = None
+        return self._hold(slot)
+
+    def _hold(self, slot: HostSlot) -> HostSlot:
+        self._slots[slot.host_id] = slot
+        if self.on_load is not None:
+            self.on_load(slot.host_id, slot.state)
+        return slot
 
     def in_memory(self) -> Iterable[HostSlot]:
         return self._slots.values()

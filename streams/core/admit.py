@@ -1,7 +1,7 @@
 """ADMIT: discovered URLs become rows and queue entries, or are known, or are refused with a reason.
 
 Seeds, sitemaps, feeds, redirects and links all enter here. The order of the tests is by cost and by how many links each
-settles: the memo of links seen lately, then one sorted multi-get of the seen family (`streams.core.seen`) for all that
+settles: the memo of links seen lately, then one multi-get of the seen family (`streams.core.seen`) for all that
 is left of one host's links; only for what is new, or may bring news of a known URL, come scope and shape, the rows of
 the known ones, and the count of a new one's template.
 
@@ -11,7 +11,7 @@ depth limit must not depend on the order of discovery; one that a sitemap calls 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ from streams.core.rows import QueueClass, Status, UrlRow, decode_row, due_ms_of,
 from streams.core.rules.scope import Scope
 from streams.core.rules.traps import TemplateCounts, template, url_trap
 from streams.core.rules.urls import host_key, url_id
-from streams.core.seen import brings_news
+from streams.core.seen import ASK_ROW, brings_news
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
 
@@ -46,6 +46,7 @@ class Admission:
         self._reads = reads
         self._policy = policy
         self._memo = memo
+        self.on_partial: Callable[[HostSlot], None] = lambda slot: None  # links ask about a host that is not loaded
         limits = policy.traps
         least = min(limits.template_urls_max, limits.endless_template_urls_max)
         self._templates_from = bounds.TEMPLATES_FROM_URLS if least >= 4 * bounds.TEMPLATES_FROM_URLS else 0
@@ -80,23 +81,28 @@ class Admission:
                 self._meet_again(turn, slot, key, row, found)
 
     def unseen(self, turn: Turn, slot: HostSlot, batch: Sequence[DiscoveredUrl]) -> list[Unseen]:
-        """The seen test: what is new or may bring news, in order. All others are counted as known."""
-        prefix, knows = slot.host_id, self._memo.knows
-        asked = [
-            (prefix + url_id(found.url), found)
-            for found in batch
-            if not (_is_ordinary(found) and knows(found.url, found.depth))
-        ]
-        keys = sorted([key for key, _ in asked])
-        values = dict(zip(keys, self._reads.seen(keys), strict=True)) if keys else {}
-        rows = turn.rows
+        """The seen test: what is new or may bring news, in order. All others are counted as known.
+
+        Of a host that the owner's index has only in part, what is not found there may have a row nevertheless.
+        """
+        prefix, rows, partial = slot.host_id, turn.rows, slot.loaded_to is not None
+        asked = [(prefix + url_id(found.url), found) for found in self._memo.sift(batch)]
+        values: list[bytes | None] = [None] * len(asked)
+        if asked and not slot.new:  # of a host that this turn found, all that there is is in the turn
+            values = self._reads.seen([key for key, _ in asked])
         left: list[Unseen] = []
-        for key, found in asked:
-            value = values[key]
+        for (key, found), value in zip(asked, values, strict=True):
             if value is None:
-                left.append((key, found, key in rows))
-            elif brings_news(value, found):
+                left.append((key, found, partial or key in rows))
+                continue
+            # `brings_news` in short, as it comes out for most links: no nearer, and nothing said but the URL.
+            plain = found.source is Source.LINK and found.lastmod_ms is None and not found.trusted_hosts
+            if plain and not value[1] and value[0] <= found.depth < ASK_ROW:
+                continue
+            if brings_news(value, found):
                 left.append((key, found, True))
+        if partial and left:
+            self.on_partial(slot)
         turn.counts.known += len(batch) - len(left)
         return left
 
@@ -223,11 +229,6 @@ class Admission:
             slot.rows[key[-16:]] = row  # its result is to complete this row, not the one from before
         elif row.place and row.place[0] == QueueClass.NEW:
             requeue(turn, slot, key, row, QueueClass.NEW, 0)
-
-
-def _is_ordinary(found: DiscoveredUrl) -> bool:
-    """The memo speaks of ordinary links only: it may hold what was refused as an ordinary link."""
-    return not (found.source is Source.SEED or found.kind is Kind.SITEMAP or found.redirect_hops or found.lastmod_ms)
 
 
 def write_templates(turn: Turn, slot: HostSlot) -> None:

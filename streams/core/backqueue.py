@@ -55,6 +55,13 @@ class BackQueue:
         if len(window) > 2 * WINDOW_URLS_MAX:
             self._cut(queue, window)
 
+    def load(self, tail: bytes) -> None:
+        """An entry that may have been missing until this turn: it takes its place unless it stands there already."""
+        window = self._windows[tail[0]] or ()
+        at = bisect_left(window, tail)
+        if at == len(window) or window[at] != tail:
+            self.push(tail)
+
     def remove(self, tail: bytes) -> None:
         window = self._windows[tail[0]]
         if window:
@@ -77,6 +84,14 @@ class BackQueue:
                 return None
             window = self._refill(queue, scan(host_id, queue, after, WINDOW_URLS_MAX), in_flight)
         return window[0]
+
+    def unscanned(self, queue: int) -> bool:
+        """Nothing of the class was read yet: what is durable there is not known here."""
+        return not self._scanned_to[queue]
+
+    def pushed(self, queue: int) -> bytes | None:
+        """The first of the entries that this turn put past what was scanned."""
+        return min((tail for tail in self._fresh or () if tail[0] == queue), default=None)
 
     def pop(self, queue: int) -> bytes:
         """Take the head, which `head` returned, for a lease. Its durable entry stays until the result."""

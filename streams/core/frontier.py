@@ -61,10 +61,12 @@ class Frontier:
         new_lease_id: Callable[[], bytes],
         allowed: Callable[[HostState, str], bool],
         leaves_out: Callable[[str, UrlRow], str | None],
+        load: Callable[[Turn, HostSlot], None] = lambda turn, slot: None,
     ) -> None:
         """`new_lease_id`: 16 bytes, never twice. `allowed`: host and URL → not blocked by the operator.
 
-        `leaves_out`: host_key and row → why it is not in scope (any more), or None.
+        `leaves_out`: host_key and row → why it is not in scope (any more), or None. `load`: the index of a host that
+        it has only in part goes on to be loaded.
         """
         self.schedule = Schedule()
         self._reads = reads
@@ -74,6 +76,7 @@ class Frontier:
         self._new_lease_id = new_lease_id
         self._allowed = allowed
         self._leaves_out = leaves_out
+        self._load = load
         self.ahead = ReadAhead()
         self.budget = Budget(policy.budget)
         self.sharing: Sharing | None = None  # while addresses or domains have limits of their own
@@ -94,6 +97,8 @@ class Frontier:
                 break
             looked_at += 1
             slot = self._hosts.slot(host_id_)
+            if slot.loaded_to is not None:
+                self._load(turn, slot)
             # It was ready when it was scheduled and has not changed since; time alone closes a host only by the day.
             if (
                 open_ms(slot.state, turn.now_ms, self._policy) <= turn.now_ms
@@ -129,6 +134,8 @@ class Frontier:
         if not any(host.queued):
             return NEVER_MS, 0
         due_ms, rank = self._best(slot, now_ms)
+        if slot.loaded_to is not None and due_ms > now_ms:
+            return max(opened, now_ms + 1), 0  # what is not loaded yet may be due: look at it again in the next turn
         if due_ms >= NEVER_MS:
             return NEVER_MS, 0
         opened = max(opened, due_ms)  # robots.txt too is asked only when there is something to ask the host for
@@ -165,6 +172,12 @@ class Frontier:
         best_due, best_rank = NEVER_MS, 0xFFFF
         for queue in _QUEUES:
             if not queued[queue] or (queue == _REVISIT and best_due < state.revisit_ms > now_ms):
+                continue
+            if queue == _NEW and not rows and slot.queue.unscanned(_NEW):
+                # A host that was just loaded to admit into: its queue is read when its turn comes, not before.
+                pushed = slot.queue.pushed(_NEW)
+                best_due = closed_until_ms[_NEW] if closed_until_ms[_NEW] > now_ms else 0
+                best_rank = state.rank if pushed is None else min(state.rank, rank_of(pushed))
                 continue
             tail = head(queue, reads, host_id_, rows)
             if tail is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from schemas.records import DiscoveredUrl, Kind, Source
 from streams.core import policy as bounds
 
 
@@ -31,6 +34,32 @@ class Memo:
             return True
         self._young[url] = depth
         return False
+
+    def sift(self, batch: Iterable[DiscoveredUrl]) -> list[DiscoveredUrl]:
+        """As `knows`, those of a batch that need a look, in order. The bound may be passed by one batch.
+
+        It speaks of ordinary links only: what it holds may have been refused as an ordinary link.
+        """
+        young, old = self._young, self._old
+        left: list[DiscoveredUrl] = []
+        for found in batch:
+            if found.source is Source.SEED or found.redirect_hops or found.lastmod_ms or found.kind is Kind.SITEMAP:
+                left.append(found)
+                continue
+            url, depth = found.url, found.depth
+            seen = young.get(url)
+            if seen is None:
+                seen = old.get(url)
+                if seen is None or seen > depth:
+                    seen = depth
+                    left.append(found)
+                young[url] = seen
+            elif seen > depth:
+                young[url] = depth
+                left.append(found)
+        if len(young) >= self._urls_max:
+            self._old, self._young = young, {}
+        return left
 
     def forget(self) -> None:
         """What was refused may be admitted now, or a turn was not committed."""

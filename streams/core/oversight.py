@@ -14,6 +14,8 @@ None of it needs a record of its own: a new start finds the words, and with them
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from schemas.records import HostPolicy
 from streams.core import hosts as host_rules
 from streams.core import policy as bounds
@@ -45,6 +47,7 @@ class Oversight:
         self._reads = reads
         self._policy = policy
         self._memo = memo
+        self.on_partial: Callable[[HostSlot], None] = lambda slot: None  # a host is waited for until it is loaded
         self._sweeps: list[tuple[str, int]] = []  # (key, first byte of the host_ids that are looked at next)
         self._drops: dict[bytes, _Place] = {}
         self._lifts: dict[bytes, _Place] = {}
@@ -186,6 +189,10 @@ class Oversight:
         slot = hosts.slot(host_id_)
         if host_id_ not in walks:
             return  # loading it showed that nothing is to be done any more
+        if slot.loaded_to is not None:
+            walks[host_id_] = walks.pop(host_id_)  # its queues are not all there yet: others first
+            self.on_partial(slot)
+            return
         tails = self._reads.queue(host_id_, queue, after, bounds.WALK_URLS_MAX)
         for tail in tails:
             if walks is self._drops:

@@ -30,6 +30,7 @@ from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier
 from streams.core.hosts import NEVER_MS, HostState, decode_host, encode_host
+from streams.core.index import OwnerIndex
 from streams.core.memo import Memo
 from streams.core.oversight import Oversight
 from streams.core.policy import CrawlPolicy
@@ -72,10 +73,12 @@ class Owner:
         jitter: Callable[[], float],
         partition: int = 0,
         clock_skew_ms: int = bounds.CLOCK_SKEW_MS_MAX,
+        index_rows_max: int = bounds.INDEX_ROWS_PER_TURN_MAX,
     ) -> None:
         """`epoch` rises with every start; `jitter` gives numbers in [0, 1).
 
-        `clock_skew_ms`: how far the clocks of the owners before may have been behind this one's.
+        `clock_skew_ms`: how far the clocks of the owners before may have been behind this one's. `index_rows_max`: read
+        in a turn to load an index that is not whole.
         """
         self.policy = policy
         self.totals = Totals()
@@ -84,11 +87,13 @@ class Owner:
         self._partition = partition
         self.epoch = epoch
         self._sequence = 0
-        self.memo = Memo()
+        self.memo = Memo(bounds.OWNER_MEMO_URLS_MAX)
         self.hosts = Hosts(reads, epoch=epoch, clock_skew_ms=clock_skew_ms)
         self.admission = Admission(reads, policy, scope, self.memo)
         self.oversight = Oversight(reads, policy, self.memo)
         self.hosts.on_load = self.oversight.loaded
+        self.index = OwnerIndex(reads, self.hosts, index_rows_max)
+        self.admission.on_partial = self.oversight.on_partial = self.index.want
         self.frontier = Frontier(
             reads,
             self.hosts,
@@ -97,6 +102,7 @@ class Owner:
             new_lease_id=self._new_lease_id,
             allowed=self.oversight.blocked.allows,
             leaves_out=self.admission.leaves_out,
+            load=self.index.load,
         )
         self.hosts.on_drop = self.frontier.schedule.cool
         spent = reads.get(Family.OWNER, BUDGET_KEY)
@@ -167,6 +173,8 @@ class Owner:
             self.frontier.grant(turn, leases_max)
             if self.sharing is not None:
                 self.sharing.release_unused(turn, self.hosts.slot, self.frontier)
+        if self.index.loading:
+            self.index.step(turn)
         self._end(turn)
         return turn
 
@@ -181,6 +189,8 @@ class Owner:
 
     def next_ms(self) -> int:
         """When a turn without events may have something to do."""
+        if self.index.loading:
+            return 0
         expiry = self._expiries[0][0] if self._expiries else NEVER_MS
         permits = NEVER_MS if self.sharing is None else self.sharing.next_ms()
         return min(expiry, permits, self.oversight.next_ms(), self.frontier.schedule.next_ms())
@@ -196,7 +206,13 @@ class Owner:
             ready_ms, host_id_ = heapq.heappop(soon)
             slot = self.hosts.slot(host_id_)
             new, retry, _ = slot.state.queued
-            if new or retry or slot.state.hops or self.frontier.revisit_due_ms(slot) <= due_by_ms:
+            if (
+                new
+                or retry
+                or slot.state.hops
+                or self.index.partial(slot)
+                or self.frontier.revisit_due_ms(slot) <= due_by_ms
+            ):
                 return ready_ms
         return later_ms
 
@@ -228,6 +244,13 @@ class Owner:
                 continue
             if row.visit is not None and row.visit.error == host_rules.PRIVATE_ADDRESS:
                 requeue(turn, slot, key, row, QueueClass.REVISIT, AT_ONCE_MS)
+        self._end(turn)
+        return turn
+
+    def load_index(self, now_ms: int) -> Turn:
+        """Go on with loading the index, and do nothing else."""
+        turn = self._begin(now_ms)
+        self.index.step(turn)
         self._end(turn)
         return turn
 
@@ -364,6 +387,7 @@ class Owner:
 
     def _begin(self, now_ms: int) -> Turn:
         self.now_ms = max(self.now_ms, now_ms)
+        self.index.begin_turn()
         return Turn(self.now_ms)
 
     def _end(self, turn: Turn) -> None:
@@ -374,6 +398,7 @@ class Owner:
         writes = turn.writes
         self.oversight.record(turn)
         self.rereading.record(turn)
+        self.index.record(turn)
         for slot in self.hosts.unwritten_templates():
             if slot.templates_unsaved:
                 write_templates(turn, slot)

@@ -94,6 +94,7 @@ DENIED_PER_TURN_MAX = 4_096  # of all hosts: about 0.1 s; the others are looked 
 AHEAD_URLS = 8  # rows of a host read together when the first of them is to be granted
 AHEAD_ROWS_MAX = 100_000  # of all hosts, twice: about 60 MB
 MEMO_URLS_MAX = 4_096  # of a host's links seen lately
+OWNER_MEMO_URLS_MAX = 32_768  # of all hosts' links; twice that at most, about 15 MB
 ACTIVE_HOSTS_MAX = 100_000  # host states in memory
 
 EXTRACTOR_VERSION = 1  # rises with every change of what the parse stage makes of a body
@@ -102,6 +103,9 @@ EXTRACTOR_VERSION = 1  # rises with every change of what the parse stage makes o
 GROUP_MS_MAX = 50  # a group commit waits no longer
 GROUP_MS_MIN = 5  # between two groups while busy: fewer, fuller groups cost less
 GROUP_EVENTS_MAX = 512
+INDEX_ROWS_PER_TURN_MAX = 2_048  # read to load the owner's index: about 20 ms
+INDEX_HOST_SHARE = 8  # one host that comes up for a grant gets this part of them, so that others come up as well
+INDEX_WANTED_MAX = 10_000  # hosts that are loaded before others because links ask about them
 REREAD_ROWS_MAX = 2_048  # looked at in one turn, for stored bodies to be read again: about 10 ms
 CLOSING_MS_EXPECTED = 5_000  # of each step of a run's end; a longer one is told
 HEARTBEAT_MS = 500  # an idle runner looks around this often

@@ -12,7 +12,7 @@ from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
 
 HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable
-COLD_MS = 3 * bounds.MINUTE_MS  # handicap of a host that is not in memory, against one that is
+COLD_MS = 6 * bounds.MINUTE_MS  # handicap of a host that is not in memory, against one that is
 _COLD = 0x10000  # the bit above a rank's that says so
 
 
@@ -44,8 +44,8 @@ class Schedule:
         if before == entry:
             return
         self.scheduled[host_id_] = entry
-        if before is not None and before[0] == ready_ms > now_ms:
-            return  # it waits for that very instant already
+        if before is not None and before[0] == ready_ms and (ready_ms > now_ms or rank > before[1]):
+            return  # it stands there already, at no worse a place
         bucket = self._waiting.get(ready_ms)
         if bucket is None:
             self._waiting[ready_ms] = [host_id_]

@@ -37,7 +37,11 @@ class Family(enum.IntEnum):
     GROUP = 8  # hosts and the groups that they share limits in, see streams.core.sharing
     OWNER = 9  # the owner's own small records: what it spent of the day's budget, its scope, a reading of stored bodies
     SEEN = 10  # host_id ‖ url_id → what admission compares a link with, see streams.core.seen
+    INDEX = 11  # how much of SEEN and QUEUE is there, see streams.core.index
 
+
+INDEX_FAMILIES = (Family.QUEUE, Family.SEEN, Family.INDEX)
+"""The owner's index: all in it is derived from the rows of Family.URL."""
 
 Write = tuple[Family, bytes, bytes | None]
 """(family, key, value); no value: the key is deleted."""
@@ -49,11 +53,15 @@ class Reads(Protocol):
     def rows(self, keys: list[bytes]) -> list[bytes | None]: ...
 
     def seen(self, keys: list[bytes]) -> list[bytes | None]:
-        """Of Family.SEEN; `keys` in order and of one host are the cheapest."""
+        """Of Family.SEEN; keys of one host are the cheapest, in any order."""
         ...
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
         """Tails of one class that follow `after`, in order."""
+        ...
+
+    def rows_after(self, after: bytes, rows_max: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """(key, value) of the URL rows that follow `after` and begin with `prefix`, in order, at most so many."""
         ...
 
     def get(self, family: Family, key: bytes) -> bytes | None: ...
@@ -74,6 +82,7 @@ class HostSlot:
         "dirty",
         "hop_was_last",
         "host_id",
+        "loaded_to",
         "new",
         "queue",
         "revisit_credit",
@@ -95,6 +104,7 @@ class HostSlot:
         self.revisit_credit = 0.0
         self.hop_was_last = False  # the last lease was a robots hop of another host
         self.dirty = False
+        self.loaded_to: bytes | None = None  # None: the index has all of the host; else the last url_id that it has
         self.new = new  # not durable yet, and so not in the owner's totals
 
 

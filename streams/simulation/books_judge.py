@@ -18,6 +18,7 @@ from schemas.records import ParsedPage, ParseTask
 from streams.core.hosts import HostState, decode_host
 from streams.core.rows import HOST_ID_BYTES, PLACE_BYTES, URL_ID_BYTES, QueueClass, Status, decode_row
 from streams.core.rules.urls import host_id, host_key, url_id
+from streams.core.seen import seen_value
 from streams.core.turn import Family, Write
 from streams.simulation.loop import Violation
 
@@ -96,6 +97,10 @@ class BooksJudge:
             raw = store.get(Family.URL, key[:HOST_ID_BYTES] + key[-URL_ID_BYTES:])
             if raw is None or decode_row(raw).place != key[HOST_ID_BYTES : HOST_ID_BYTES + PLACE_BYTES]:
                 raise Violation("queue", f"the entry {key.hex()} has no row that says so")
+        for key, value in store.scan(Family.SEEN):
+            raw = store.get(Family.URL, key)
+            if raw is None or seen_value(decode_row(raw)) != value:
+                raise Violation("seen", f"links to {key.hex()} are compared with {value.hex()}, its row says otherwise")
 
     def _rows(self, store: MemoryCrawlDb, hosts: dict[bytes, HostState], tasks: set[bytes]) -> None:
         queued: Counter[tuple[bytes, int]] = Counter()
@@ -107,6 +112,8 @@ class BooksJudge:
             known[owner] += 1
             if not row.place or store.get(Family.QUEUE, owner + row.place + key[HOST_ID_BYTES:]) is None:
                 raise Violation("no URL lost", f"{row.url} stands in no queue", host)
+            if store.get(Family.SEEN, key) is None:
+                raise Violation("seen", f"{row.url} is known, and not to the seen test", host)
             queued[owner, row.place[0]] += 1
             unparsed = row.status is Status.FETCHED and row.visit is not None and not row.visit.extractor_version
             if unparsed and key not in tasks:

@@ -39,6 +39,8 @@ class Engine:
     def start(self) -> None:
         first = self._epoch == 0
         self._epoch += 1
+        if self._faults.hit("index_cleared"):
+            self.store.clear_index()
         self._process = process = EngineProcess(self, self._setting, self.store, self._epoch)
         self._loop.note("", f"epoch {self._epoch} starts")
         turn = process.owner.adopt(process.clock(), close_leases=True)
@@ -66,8 +68,8 @@ class Engine:
         return
 
     def quiet(self) -> bool:
-        """No group is between its decision and its durability."""
-        return self._process is None or not self._process.busy
+        """No group is between its decision and its durability, and the index is whole."""
+        return self._process is None or not (self._process.busy or self._process.owner.index.loading)
 
     def _finished(self, lease: FetchLease, result: FetchResult, reply: Reply | None) -> None:
         process = self._process

@@ -40,6 +40,8 @@ KINDS: dict[str, tuple[float, str]] = {
     "seal_late": (0.01, "a stored body"),
     "seal_never": (0.01, "a stored body"),
     "stored_repeated": (0.05, "a stored body"),
+    "index_cleared": (0.2, "a start of the embedded engine"),
+    "index_elsewhere": (0.4, "a takeover: by another worker, whose disk holds no index or an old one"),
 }
 
 # What the web does by itself, and what follows from another fault: counted, not drawn here.
@@ -61,6 +63,8 @@ WEB_KINDS = {
     "robots_expires_soon": "a robots.txt, in ten minutes",
     "lease_redelivered": "a handing over between fetchers",
     "owner_fenced": "a stopped owner's transaction",
+    "index_kept": "a takeover on a disk that stands at the recovered position",
+    "index_behind": "a takeover on a disk that stands at another position",
     "policy_changed": "an operator's word on a host",
 }
 

@@ -16,10 +16,12 @@ from streams.core.turn import Turn
 from streams.simulation.backstage import Parsers, stored_result
 from streams.simulation.fetch_group import FetchGroup
 from streams.simulation.fetchers import SESSION_MS
-from streams.simulation.fleet import Fenced, Partition
+from streams.simulation.fleet import NOWHERE, Disk, Fenced, Partition
 from streams.simulation.owner_process import OwnerProcess, Setting
 from streams.simulation.store import Store
 from streams.simulation.web import Reply
+
+_WORKERS = 4
 
 
 class Fleet:
@@ -36,15 +38,17 @@ class Fleet:
         self._process: FleetProcess | None = None
         self._takeover = 0
         self.partition.inbox.append(setting.seeds())
+        self._disks = [Disk() for _ in range(_WORKERS)]
+        self._disk = self._disks[0]
 
     @property
     def store(self) -> Store:
         """As the last owner sees it."""
-        return self._process.store if self._process is not None else self.partition.recover()
+        return self._process.store if self._process is not None else self.partition.look()
 
     def quiet(self) -> bool:
-        """An owner is there, with no group between its decision and its durability."""
-        return self._process is not None and not self._process.busy
+        """An owner is there, its index whole, with no group between its decision and its durability."""
+        return self._process is not None and not self._process.busy and not self._process.owner.index.loading
 
     def waiting_tasks(self) -> list[ParseTask]:
         return [*self.partition.tasks[self._parse_next :], *self.parsers.tasks()]
@@ -65,8 +69,18 @@ class Fleet:
         if self._faults.hit("fleet_crash_in_takeover"):
             self._loop.after(SESSION_MS, self.start)
             return
-        self._process = process = FleetProcess(self, self._setting, partition.recover(), epoch, producer)
+        self._disk = disk = self._next_disk()
+        if disk.position != NOWHERE:
+            self._faults.count("index_kept" if disk.stands_at(partition.stamp) else "index_behind")
+        self._process = process = FleetProcess(self, self._setting, disk, epoch, producer)
         process.start()
+
+    def _next_disk(self) -> Disk:
+        """Of the worker on which the next owner runs: the last one again if that is gone, or another."""
+        free = [disk for disk in self._disks if disk.process is None or not disk.process.alive]
+        if self._disk in free and not self._faults.hit("index_elsewhere"):
+            return self._disk
+        return self._random.choice([disk for disk in free if disk is not self._disk])
 
     def rightful(self, process: FleetProcess) -> bool:
         """Whether nobody has taken over from it."""
@@ -142,8 +156,10 @@ class Group(NamedTuple):
 class FleetProcess(OwnerProcess):
     """One owner of the partition."""
 
-    def __init__(self, fleet: Fleet, setting: Setting, store: Store, epoch: int, producer: int) -> None:
-        super().__init__(setting, store, epoch)
+    def __init__(self, fleet: Fleet, setting: Setting, disk: Disk, epoch: int, producer: int) -> None:
+        super().__init__(setting, fleet.partition.recover(disk), epoch)
+        self._disk = disk
+        disk.process = self
         self._fleet = fleet
         self._partition = fleet.partition
         self._producer = producer
@@ -239,6 +255,7 @@ class FleetProcess(OwnerProcess):
 
     def _apply(self, group: Group) -> None:
         self.store.commit(group.turn.writes)
+        self._disk.apply(group.turn.writes, group.stamp)
         self.owner.committed(group.turn)
         if self.faults.hit("fleet_crash_after_apply"):
             self._crash("crash after apply")

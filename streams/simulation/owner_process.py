@@ -48,6 +48,7 @@ class Setting:
         self.loop, self.web, self.policy, self.faults = loop, web, policy, faults
         self.leases_max, self.parses_max = leases_max, parses_max
         self.judges = Judges(policy, leases_max=leases_max, parses_max=parses_max)
+        self.index_rows_max = loop.random("index").choice((3, 40, 1_000))
         self.scope = Scope(seeds=tuple(web.seeds()), mode=ScopeMode.ANY)
 
     def seeds(self) -> list[DiscoveredUrl]:
@@ -67,7 +68,14 @@ class OwnerProcess(abc.ABC):
         self._wall_offset_ms = self.random.randint(-OFFSET_MS_MAX, OFFSET_MS_MAX)
         self._clock = SteadyClock(self._wall_ms(), self.loop.now_ms)
         self.epoch = epoch
-        self.owner = Owner(store, setting.policy, setting.scope, epoch=epoch, jitter=self.random.random)
+        self.owner = Owner(
+            store,
+            setting.policy,
+            setting.scope,
+            epoch=epoch,
+            jitter=self.random.random,
+            index_rows_max=setting.index_rows_max,
+        )
         self.alive = True
         self.busy = False
         self._timer = 0

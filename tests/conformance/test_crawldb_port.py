@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from connectors import crawldb_rocksdb
 from connectors.crawldb_memory import MemoryCrawlDb
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import StoreFailed
 from connectors.ports import StoredContent
 from schemas.records import BodyRef
 from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES
-from streams.core.turn import Family, Write
+from streams.core.turn import INDEX_FAMILIES, Family, Write
 from tests.support.memory_store import MemoryStore
 
 HOSTS = [bytes((n,)) * HOST_ID_BYTES for n in (0, 1, 2, 255)]
@@ -50,6 +51,10 @@ def _same_answers(db: CrawlDb | MemoryCrawlDb, store: MemoryStore, written: set[
     keys = sorted(written | {b"\0" * 26, b"\xff" * 26})
     assert db.rows(keys) == store.rows(keys)
     assert db.rows([]) == []
+    assert db.seen(keys) == store.seen(keys)
+    for after, most, prefix in itertools.product((b"", HOSTS[1], HOSTS[2] + b"\x80" * 16), (1, 3), (b"", *HOSTS)):
+        start = max(after, prefix)  # as the index asks: from within the prefix
+        assert db.rows_after(start, most, prefix) == store.rows_after(start, most, prefix)
     for family in Family:
         assert [db.get(family, key) for key in keys] == [store.get(family, key) for key in keys]
         assert list(db.scan(family)) == list(store.families[family].items())
@@ -218,3 +223,42 @@ def test_a_reader_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(reader.hosts()) == [(HOSTS[1], b"one")]
     reader.close()
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "db").iterdir()} == before
+
+
+@pytest.mark.parametrize("make", [MemoryStore, MemoryCrawlDb, CrawlDb])
+def test_a_cleared_index_is_gone_and_nothing_else(
+    make: type[MemoryStore | MemoryCrawlDb | CrawlDb], tmp_path: Path
+) -> None:
+    """Protects a rebuild: of the families only those that are derived are emptied, and they can be filled again."""
+    db = make(tmp_path / "db") if make is CrawlDb else make()  # type: ignore[call-arg]
+    keys = [host + number * 16 for host in HOSTS for number in (b"\0", b"\xff")]
+    entries = [host + tail for host in HOSTS for tail in TAILS]
+    db.commit([(family, key, b"x") for family in Family for key in (entries if family is Family.QUEUE else keys)])
+    db.clear_index()
+    left = {family for family in Family if list(db.scan(family))}
+    assert left == set(Family) - set(INDEX_FAMILIES)
+    assert all(db.queue(host, queue, b"", 9) == [] for host in HOSTS for queue in (0, 1, 2))
+    db.commit([(Family.QUEUE, entries[0], b""), (Family.SEEN, keys[0], b"y")])
+    assert db.seen(keys[:2]) == [b"y", None]
+    assert db.queue(HOSTS[0], TAILS[0][0], b"", 9) == [TAILS[0]]
+    if isinstance(db, CrawlDb):
+        db.close()
+
+
+def test_a_folder_of_an_earlier_version_can_be_read_and_gone_on_with(tmp_path: Path) -> None:
+    """Protects `status` of an old folder: families that came later are missing until a crawl goes on in it."""
+    path = tmp_path / "db"
+    old = [name for name in crawldb_rocksdb._ALL if name not in ("seen", "index")]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(crawldb_rocksdb, "_ALL", old)
+        db = CrawlDb(path)
+        db.commit([(Family.HOST, HOSTS[1], b"one"), (Family.URL, HOSTS[1] + b"k" * 16, b"row")])
+        db.close()
+    for reader in (CrawlDb(path, secondary=tmp_path / "scratch"), CrawlDb(path, read_only=True)):
+        assert list(reader.hosts()) == [(HOSTS[1], b"one")]
+        reader.close()
+    db = CrawlDb(path)
+    assert db.get(Family.INDEX, b"state") is None
+    assert db.seen([b"k" * 26]) == [None]
+    assert db.rows_after(HOSTS[1], 5, HOSTS[1]) == [(HOSTS[1] + b"k" * 16, b"row")]
+    db.close()

@@ -41,7 +41,7 @@ class _Run:
             ),
             lost_leases_max=1_000,
         )
-        self.world = World(policy, jitter=self.dice.random)
+        self.world = World(policy, jitter=self.dice.random, index_rows_max=self.dice.choice((1, 5, 1_000)))
         self.world.now_ms -= self.world.now_ms % DAY_MS  # so that a budget is met with whole days
         self.world.restart()
         self.judge, self.auditor = Judge(self.web, policy), Auditor()
@@ -53,7 +53,7 @@ class _Run:
     def chaos(self) -> None:
         dice = self.dice
         for _ in range(STEPS):
-            what = dice.choice(("turn",) * 8 + ("crash", "restart", "takeover", "lose", "seed"))
+            what = dice.choice(("turn",) * 8 + ("crash", "restart", "takeover", "lose", "seed", "index"))
             if what == "turn":
                 self._turn()
             elif what == "crash":
@@ -62,6 +62,9 @@ class _Run:
             elif what == "restart":
                 self._restart()
             elif what == "takeover":
+                self.world.restart(close_leases=False)
+            elif what == "index":  # another worker takes over, whose disk has none
+                self.world.store.clear_index()
                 self.world.restart(close_leases=False)
             elif what == "lose" and self.leases:
                 self.leases.pop(dice.randrange(len(self.leases)))  # its fetcher died: no result will come
@@ -78,7 +81,8 @@ class _Run:
                 continue
             totals = self.world.owner.totals
             in_flight = any(slot.state.in_flight for slot in self.world.owner.hosts.in_memory())
-            if not totals.queued_new and not totals.queued_retry and not in_flight:
+            settled = not totals.queued_new and not totals.queued_retry and not in_flight
+            if settled and not self.world.owner.index.loading:
                 return
             next_ms = self.world.owner.next_ms()
             assert next_ms < NEVER_MS, "work is left and nothing will ever look at it"
@@ -146,6 +150,22 @@ def _run(seed: int) -> None:
         if run.web.allows(row.url) and page.status == 200 and page.fails < 1_000:
             assert row.status is (Status.FETCHED if page.redirect is None else Status.REDIRECT), row.url
     assert not run.world.store.families[Family.TASK], "a body was never parsed"
+    _index_is_the_same_when_it_is_made_anew(run)
+
+
+def _index_is_the_same_when_it_is_made_anew(run: _Run) -> None:
+    """The owner is lost again and again on the way, with the turn that it had in hand."""
+    world, kept = run.world, [dict(run.world.store.families[family]) for family in (Family.QUEUE, Family.SEEN)]
+    world.lose_index()
+    for _ in range(run.dice.randrange(6)):
+        turn = world.owner.load_index(world.now_ms)
+        if run.dice.random() < 0.6:
+            world.store.commit(turn.writes)
+        world.restart()
+        run.auditor.check(world.store, world.owner)
+    world.load_index()
+    run.auditor.check(world.store, world.owner)
+    assert [dict(world.store.families[family]) for family in (Family.QUEUE, Family.SEEN)] == kept
 
 
 @settings(max_examples=150)

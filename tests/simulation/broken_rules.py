@@ -11,9 +11,11 @@ import pytest
 from schemas.records import DiscoveredUrl, FetchResult, ParseTask, RobotsAnswer, StoredResult
 from streams.core import active, fetch, frontier, hosts
 from streams.core import policy as bounds
+from streams.core.admit import Admission
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier
 from streams.core.hosts import HostState
+from streams.core.index import OwnerIndex
 from streams.core.oversight import Oversight
 from streams.core.owner import Owner
 from streams.core.robots_fetch import RobotsState
@@ -25,7 +27,7 @@ from streams.core.turn import Family, HostSlot, Turn, Write
 from streams.simulation import owner_process
 from streams.simulation.embedded_owner import EngineProcess
 from streams.simulation.fetch_group import FetchGroup
-from streams.simulation.fleet import Partition
+from streams.simulation.fleet import NOWHERE, Disk, Partition
 from streams.simulation.fleet_owner import FleetProcess
 from streams.simulation.store import Store
 
@@ -223,3 +225,26 @@ def queue_entry_left_behind(patch: Patch) -> None:
         commit(self, kept, **more)
 
     patch.setattr(Store, "commit", untidy)
+
+
+def old_index_kept(patch: Patch) -> None:
+    """An owner keeps the index that it finds, wherever it stands."""
+    patch.setattr(Disk, "stands_at", lambda self, position: self.position != NOWHERE)
+
+
+def index_not_loaded(patch: Patch) -> None:
+    """An owner without an index takes it for whole, as that of a new folder is."""
+    patch.setattr(OwnerIndex, "loading", False)
+    patch.setattr(OwnerIndex, "partial", lambda self, slot: False)
+
+
+def seen_value_left_behind(patch: Patch) -> None:
+    """What links are compared with stays as it was when the URL was admitted."""
+    relax = Admission._relax
+
+    def forgetful(self: Admission, turn: Turn, *rest: Any) -> None:
+        before = len(turn.writes)
+        relax(self, turn, *rest)
+        turn.writes[before:] = [one for one in turn.writes[before:] if one[0] is not Family.SEEN]
+
+    patch.setattr(Admission, "_relax", forgetful)

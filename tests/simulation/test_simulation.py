@@ -17,7 +17,7 @@ from tests.simulation import broken_rules
 
 SEEDS = range(40)
 SHORT_MS = 8 * bounds.HOUR_MS
-_LOST = {"no URL lost", "queue", "counts", "assertion", "starvation"}
+_LOST = {"no URL lost", "queue", "seen", "counts", "assertion", "starvation"}
 SEEN_AS = {
     "delay_ignored": {"delay"},
     "crawl_delay_ignored": {"delay"},
@@ -45,6 +45,9 @@ SEEN_AS = {
     "clock_not_steady": {"delay", "retry-after"},
     "backlog_ignored": {"bounded queues"},
     "queue_entry_left_behind": {"queue", "starvation"},
+    "old_index_kept": _LOST,
+    "index_not_loaded": _LOST,
+    "seen_value_left_behind": {"seen"},
 }
 
 

