@@ -19,6 +19,8 @@ from schemas.records import (
     HostPolicy,
     Kind,
     Outcome,
+    OwnerMessage,
+    OwnerMessageKind,
     ParseTask,
     RobotsAnswer,
     RobotsDecision,
@@ -233,7 +235,6 @@ def test_dead_letters_of_the_fleet_are_listed_shown_and_sent_again() -> None:
     ("record", "stage", "why"),
     [
         (encode(LEASE), "fetch-start", "a lease is started at most once"),
-        (b"whatever", "fetch", "failed after all retries"),
         (b"\0\1", "admit", "its record cannot be read"),
         (encode(HostPolicy("*", 0, paused=True)), "admit", "no topic takes a HostPolicy"),
     ],
@@ -246,6 +247,19 @@ def test_a_letter_that_must_not_be_sent_again_says_why(record: bytes, stage: str
     assert "1 letter not sent:" in shell.printed
     assert why in shell.printed
     assert all(not fleet.broker.values(name) for name in TOPICS if name != "dead-letters")
+
+
+def test_a_url_that_was_given_up_is_asked_of_its_owner() -> None:
+    """Its record is no input of any stage: the owner, who rests it, is asked to try it anew."""
+    fleet = FakeFleet()
+    put(fleet.broker, [letter(b"", "fetch")], "dead-letters")
+    shell = run(fleet, "dead-letters", "--fleet", "requeue", "--all")
+    assert shell.printed == "1 record sent again to owner-messages\n"
+    [(partition, value)] = fleet.broker.values("owner-messages")
+    assert partition == partition_for("https://a.test", 4)
+    assert decode(value, OwnerMessage) == (
+        OwnerMessage("https://a.test", "operator", OwnerMessageKind.REQUEUE, "https://a.test/x"),
+    )
 
 
 def test_a_key_that_is_none_is_named() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from infra.settings_fleet import Fleet
 from schemas.codec import BadRecord, decode_any
-from schemas.records import DeadLetter, FetchLease
+from schemas.records import DeadLetter, FetchLease, OwnerMessage, OwnerMessageKind
 from schemas.topics import TOPICS
 from streams.cli.fleet.clients import fleet_of, open_reader, partitions_of
 from streams.cli.fleet.readable import entries
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["letters", "requeue"]
 
 TOPIC = "dead-letters"
+GIVEN_UP = "fetch"  # the stage of a URL that failed after all retries: its owner is asked to try it anew
 KEY = re.compile(r"([0-9]{1,5})-([0-9]{1,18})-([0-9]{1,9})")
 Letter = tuple[str, DeadLetter]
 
@@ -91,12 +92,8 @@ def requeue(arguments: argparse.Namespace, shell: Shell) -> int:
 
 def _again(letter: DeadLetter) -> tuple[tuple[msgspec.Struct, ...], str, str]:
     """The records of a letter and the topic that carries their kind; or why they are not sent."""
-    if letter.stage == "fetch":
-        return (
-            (),
-            "",
-            "a URL that failed after all retries: its owner looks at it again, after a long time",
-        )
+    if letter.stage == GIVEN_UP:
+        return (OwnerMessage(letter.host_key, "operator", OwnerMessageKind.REQUEUE, letter.url),), "owner-messages", ""
     try:
         records = decode_any(letter.record)
     except BadRecord as error:
