@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -265,6 +267,34 @@ def test_a_broker_that_goes_away_is_waited_for(settings: Fleet, fleet: Services)
     assert "kafka answers again" in shell.said
     assert "1,000 lines read: 1,000 URLs acknowledged" in shell.printed
     assert arrived() == sorted(f"https://away{at}.test/" for at in range(1_000))
+
+
+def test_ctrl_c_ends_a_feed_with_all_of_it_acknowledged(settings: Fleet) -> None:
+    """A real signal to a real process that waits for its pipe: what was read is there, and where to go on is named."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streams.cli", "seeds", "-"],
+        env={**os.environ, "HEADRACE_FLEET__KAFKA": ",".join(settings.kafka)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    process.stdin.write("".join(f"https://stop{at}.test/\n" for at in range(100)).encode())
+    process.stdin.flush()
+
+    def arrived() -> int:
+        batches = [decode(one.value or b"", DiscoveredUrl) for one in messages(settings, "discovered-urls")]
+        return sum(url.host_key.startswith("https://stop") for batch in batches for url in batch)
+
+    until(lambda: arrived() == 100)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout as out, process.stderr as err:
+        assert out.read().decode().startswith("100 lines read: 100 URLs acknowledged by discovered-urls")
+        assert "go on with: --from-line 101" in err.read().decode()
+    process.stdin.close()
 
 
 def until(holds: Callable[[], bool], seconds: float = 60) -> None:
