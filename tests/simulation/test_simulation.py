@@ -21,7 +21,7 @@ _LOST = {"no URL lost", "queue", "seen", "counts", "assertion", "starvation"}
 SEEN_AS = {
     "delay_ignored": {"delay"},
     "crawl_delay_ignored": {"delay"},
-    "token_not_charged": {"concurrency"},
+    "token_not_charged": {"concurrency", "delay"},
     "token_back_too_soon": {"concurrency", "delay"},
     "other_clocks_trusted": {"delay", "retry-after"},
     "robots_not_asked": {"robots first"},

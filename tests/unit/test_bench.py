@@ -106,6 +106,7 @@ def test_the_seen_bench_asks_real_pages(tmp_path: Path) -> None:
     assert figures["urls"] >= 40_000
     assert 70 < figures["links_a_page"] < 80
     assert 0.9 < figures["known_share"] < 1
+    assert figures["memo_share"] < 0.9  # the others were asked of the store
     assert figures["links_per_cpu_s"] > 0 < figures["admission_links_per_cpu_s"]
 
 
