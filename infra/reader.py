@@ -15,25 +15,16 @@ import msgspec
 
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.exports import PageRow, place
+from infra.explaining import Explainer
 from infra.folder import DATABASE, read_last_status, read_status
-from schemas.records import DeadLetter, DiscoveredUrl, Source
-from streams.core.admit import Admission, decode_templates
-from streams.core.budget import BUDGET_KEY, Budget, decode_spent
-from streams.core.explain import Sentence, explain_host, explain_scope, explain_unknown, explain_url
-from streams.core.explain_policy import explain_block, explain_budget, explain_groups, explain_pattern, explain_words
-from streams.core.failures import UsageError
+from schemas.records import DeadLetter
+from streams.core.explain import Sentence
 from streams.core.host_policy import Change, Policies, Standing, history
 from streams.core.hosts import HostState, decode_host
-from streams.core.memo import Memo
-from streams.core.permits import decode_host_permits
 from streams.core.policy import CrawlPolicy
 from streams.core.progress import Counts, Progress
 from streams.core.rows import HOST_ID_BYTES, QueueClass, Status, UrlRow, decode_row, due_ms_of
-from streams.core.rules.robots import RobotsRules
 from streams.core.rules.scope import Scope
-from streams.core.rules.traps import TemplateCounts
-from streams.core.rules.urls import host_id, host_key, host_name, normalize, url_id
-from streams.core.sharing import HOST_KEY
 from streams.core.turn import Family
 
 _decode_seeds = msgspec.msgpack.Decoder(tuple[str, ...]).decode
@@ -57,7 +48,6 @@ class Reader:
     def __init__(self, root: Path, policy: CrawlPolicy, scope: Callable[[Sequence[str]], Scope]) -> None:
         """Raises StoreFailed when the database cannot be read."""
         self._root = root
-        self._policy = policy
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-reader-"))
         try:
             self._db = CrawlDb(root / DATABASE, secondary=self._scratch)
@@ -67,7 +57,8 @@ class Reader:
             raise
         self.policies = Policies(self._db.scan(Family.POLICY))
         seeds = self._db.meta("seeds")
-        self._scope = scope(() if seeds is None else _decode_seeds(seeds))
+        known = scope(() if seeds is None else _decode_seeds(seeds))
+        self._explainer = Explainer(self._db, policy, known, self.policies)
 
     def close(self) -> None:
         self._db.close()
@@ -127,7 +118,7 @@ class Reader:
 
     def is_current(self, url: str, url_version: int) -> bool:
         """Whether a parsed page is what its URL's row refers to now, and not an older parse."""
-        row = self._row(url)
+        row = self._explainer.row(url)
         return row is not None and row.visit is not None and row.visit.content_version == url_version
 
     def dead_letters(self) -> Iterator[tuple[str, DeadLetter]]:
@@ -138,89 +129,7 @@ class Reader:
 
     def explain(self, url_or_host: str, now_ms: int) -> list[Sentence]:
         """(label, sentence), the decisive one first. Raises UsageError for what is neither a URL nor a host."""
-        text = url_or_host.strip()
-        if "://" in text:
-            url = normalize(text)
-            if url is None:
-                raise UsageError(f"explain: needed a URL or a host, got {text!r}; try https://example.org/page")
-            key = host_key(url)
-            if text == key and self._row(url) is None and self._host(key) is not None:  # no path: the host is meant
-                return self._explain_host([key], text, now_ms)
-            return self._explain_url(url, now_ms)
-        bare = normalize("http://" + text)
-        if bare is None:
-            raise UsageError(f"explain: needed a URL or a host, got {text!r}; try example.org")
-        authority = host_key(bare).partition("://")[2]
-        if bare != host_key(bare) + "/":
-            return self._explain_url(self._known_twin(bare), now_ms)
-        keys = [f"https://{authority}", f"http://{authority}"]
-        if not any(self._host(key) for key in keys):
-            keys = [host.host_key for host in self.hosts() if host_name(host.host_key) == authority]  # on other ports
-        return self._explain_host(keys, text, now_ms)
-
-    def _known_twin(self, http_url: str) -> str:
-        https_url = "https" + http_url[4:]
-        return https_url if self._row(https_url) is not None else http_url
-
-    def _explain_host(self, keys: list[str], named: str, now_ms: int) -> list[Sentence]:
-        sentences: list[Sentence] = []
-        for key in keys:
-            host = self._host(key)
-            if host is not None:
-                sentences += explain_host(host, now_ms, self._policy)
-                sentences += explain_words(self.policies.matching(key), host.policy_version)
-                sentences += self._shared(key, now_ms)
-        return sentences or [("now", f"{named}: the crawl does not know this host")]
-
-    def _shared(self, key: str, now_ms: int) -> list[Sentence]:
-        """What the host shares with others: the limits of its groups, and the crawl's daily budget."""
-        raw = self._db.get(Family.GROUP, HOST_KEY + host_id(key))
-        permits = None if raw is None else decode_host_permits(raw)
-        spent = self._db.get(Family.OWNER, BUDGET_KEY)
-        budget = Budget(self._policy.budget, None if spent is None else decode_spent(spent))
-        return explain_groups(permits, now_ms) + explain_budget(budget, now_ms)
-
-    def _explain_url(self, url: str, now_ms: int) -> list[Sentence]:
-        row, host = self._row(url), self._host(host_key(url))
-        admission = Admission(self._db, self._policy, self._scope, Memo(1))
-        pattern = explain_pattern(url, self._templates(host), self._policy.traps)
-        if row is None or host is None:
-            found = DiscoveredUrl(url=url, host_key=host_key(url), source=Source.LINK, discovered_ms=now_ms, depth=1)
-            reason = admission.refusal(found)
-            rules = None if host is None else self._rules(host)
-            sentences = explain_unknown(url, reason, host, rules, now_ms, depth_max=self._scope.depth_max)
-            return sentences + pattern + self._host_words(host, now_ms)
-        in_flight = any(lease.url_id == url_id(url) for lease in host.in_flight.values())
-        sentences = explain_block(host, url) + explain_scope(admission.leaves_out(host.host_key, row))
-        sentences += explain_url(row, in_flight, host, self._rules(host), now_ms, self._policy)
-        return sentences + pattern + self._host_words(host, now_ms)
-
-    def _templates(self, host: HostState | None) -> TemplateCounts:
-        raw = None if host is None else self._db.get(Family.TEMPLATES, host_id(host.host_key))
-        return TemplateCounts() if raw is None else decode_templates(raw)
-
-    def _host_words(self, host: HostState | None, now_ms: int) -> list[Sentence]:
-        """What there is to say of the host of a URL, below the URL's own sentences."""
-        if host is None:
-            return []
-        words = {"now": "host", "robots": "robots.txt"}
-        return [(words.get(label, label), text) for label, text in explain_host(host, now_ms, self._policy)]
-
-    def _rules(self, host: HostState) -> RobotsRules | None:
-        raw = self._db.get(Family.RULES, host_id(host.host_key))
-        return None if raw is None else RobotsRules.decode(raw)
-
-    def _row(self, url: str) -> UrlRow | None:
-        raw = self._db.get(Family.URL, host_id(host_key(url)) + url_id(url))
-        return None if raw is None else decode_row(raw)
-
-    def _host(self, key: str) -> HostState | None:
-        raw = self._db.get(Family.HOST, host_id(key))
-        if raw is None:
-            return None
-        host = decode_host(raw)
-        self.policies.apply_to(host)  # of a host at rest, its state may not know of the last words yet
-        return host
+        return self._explainer.explain(url_or_host, now_ms)
 
 
 def page_row(url_id_: bytes, row: UrlRow) -> PageRow:

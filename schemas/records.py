@@ -272,13 +272,14 @@ class HostPolicy(msgspec.Struct, frozen=True):
 
 
 class OwnerMessageKind(enum.Enum):
-    """What one owner asks of another."""
+    """What one owner asks of another, or an operator of an owner."""
 
     ROBOTS_HOP = "robots_hop"
     ROBOTS_ANSWER = "robots_answer"
     PERMIT_ASKED = "permit_asked"
     PERMIT_GRANTED = "permit_granted"
     PERMIT_RETURNED = "permit_returned"
+    REQUEUE = "requeue"  # an operator: `url` of to_key was given up, and is to be tried anew
 
 
 class OwnerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -22,6 +22,7 @@ OWNER_APP = "headrace-owner"  # the owner's Faust app id, which is its consumer 
 OWNER_TABLE = "hosts"
 OWNER_CHANGELOG = f"{OWNER_APP}-{OWNER_TABLE}-changelog"  # as Faust names a table's changelog
 INDEX_DEAD_LETTERS = "index-dead-letters"
+OWNER_PAGES = "owner-pages"
 
 # Our batches end at 900 KiB (`MESSAGE_BYTES_MAX`); this is Kafka's own default, said aloud: a broker's may differ.
 MESSAGE_BYTES = 1_048_588
@@ -134,13 +135,15 @@ TOPICS = {
             cleanup=Cleanup.COMPACT,
             retention_ms=None,
             foreign_json=True,
-            batched=False,  # compaction keeps the last value of a key, so a value is one host's
+            # A value is one change, and its message's key names that change: compaction, which keeps the last value of
+            # a key, must not drop the earlier of two changes to one host before a late owner has read it.
+            batched=False,
         ),
         Topic(
             name="owner-messages",
             key="to_key",
             record=records.OwnerMessage,
-            producers=("admit", "frontier", "complete"),
+            producers=("admit", "frontier", "complete", "operator"),
             group=Group.OWNER,
         ),
         Topic(
@@ -179,6 +182,19 @@ INNER_TOPICS = {
             cleanup=Cleanup.COMPACT,
             retention_ms=None,
             batched=False,  # a record is one key of the table
+        ),
+        # Who owns each partition, and where it is asked (`connectors.owner_page`).
+        Topic(
+            name=OWNER_PAGES,
+            key="partition",
+            record=None,
+            producers=("owner",),
+            group=Group.OPERATOR,
+            cleanup=Cleanup.COMPACT,
+            retention_ms=None,
+            batched=False,
+            co_partitioned=False,
+            partitions=1,  # one small record an owner: read whole in a moment
         ),
         # Documents that the index refused, by the sink, with the reason in their headers.
         Topic(

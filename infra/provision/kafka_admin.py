@@ -87,6 +87,10 @@ class ConfluentAdmin:
     def brokers(self) -> int:
         return len(self._listed().brokers)
 
+    def partitions(self) -> dict[str, int]:
+        """Partitions of every topic that there is. Needs no more than Describe."""
+        return {name: len(one.partitions) for name, one in self._listed().topics.items() if one.error is None}
+
     def topics(self, names: Sequence[str]) -> dict[str, TopicThere]:
         listed = self._listed().topics
         present = [name for name in names if name in listed and listed[name].error is None]
@@ -159,6 +163,7 @@ class ConfluentAdmin:
                 self._address,
                 f"a refusal: {_brief(self._last_error or cause)}",
                 "check fleet.kafka_security, kafka_user, kafka_password and kafka_ca (headrace settings fleet)",
+                shut=True,
             )
         if cause.code() in _AWAY:
             return self._away(_brief(self._last_error or cause))

@@ -35,8 +35,10 @@ class Step(msgspec.Struct, frozen=True):
 class ServiceAway(CrawlError):
     """A service gave no answer, or would not let us in. Nothing that it keeps was changed by this call."""
 
-    def __init__(self, service: str, address: str, came: str, remedy: str) -> None:
+    def __init__(self, service: str, address: str, came: str, remedy: str, *, shut: bool = False) -> None:
+        """`shut`: it is there and does not let us in, so that waiting would not help."""
         super().__init__(f"{service} at {address}: needed an answer, got {came}; {remedy}", EXIT_FAILED)
+        self.shut = shut
 
 
 def refusal(thing: str, *, needed: str, came: str, remedy: str) -> Step:

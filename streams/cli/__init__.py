@@ -35,15 +35,15 @@ class Verb(NamedTuple):
 VERBS = (
     Verb("crawl", "streams.cli.crawl", "SEEDS... [--out DIR]", "fetch, politely, everything that the seeds lead to"),
     Verb("status", "streams.cli.status", "DIR", "how a crawl stands, also while it runs"),
-    Verb("explain", "streams.cli.explain", "DIR URL|HOST", "why a URL or a host is, or is not, being fetched"),
+    Verb("explain", "streams.cli.explain", "DIR|--fleet URL|HOST", "why a URL or a host is, or is not, being fetched"),
     Verb(
         "host",
         "streams.cli.host",
-        "DIR HOST [--pause ...]",
+        "DIR|--fleet HOST [--pause ...]",
         "an operator's word on a host: delay, pause, block, delete",
     ),
     Verb("export", "streams.cli.export", "DIR --to FILE", "pages or links as Parquet or JSON Lines, or a CDXJ index"),
-    Verb("dead-letters", "streams.cli.dead_letters", "DIR", "list, show or requeue what was given up"),
+    Verb("dead-letters", "streams.cli.dead_letters", "DIR|--fleet", "list, show or requeue what was given up"),
     Verb("check", "streams.cli.check", "robots|url|page|sitemap", "what Headrace makes of one input"),
     Verb("demo", "streams.cli.demo", "", "crawl a small web that it serves itself: half a minute, no network"),
     Verb("bench", "streams.cli.bench", "frontier|seen", "what the frontier and the seen test cost on this machine"),
@@ -62,6 +62,23 @@ VERBS = (
         "streams.cli.provision",
         "[--only PART,...]",
         "make topics, tables, bucket, index and connector for a fleet",
+        fleet=True,
+    ),
+    Verb(
+        "seeds", "streams.cli.fleet.seeds", "FILE|-|URL...", "URLs into a fleet, acknowledged and counted", fleet=True
+    ),
+    Verb(
+        "sitemap",
+        "streams.cli.fleet.sitemap",
+        "URL|FILE...",
+        "what a sitemap or feed names, into a fleet",
+        fleet=True,
+    ),
+    Verb(
+        "topics",
+        "streams.cli.fleet.topics",
+        "list|tail TOPIC",
+        "a fleet's topics, and their records as people read them",
         fleet=True,
     ),
     Verb("size", "streams.cli.size", "[PROFILE]", "what a fleet of a given load needs, with the arithmetic"),

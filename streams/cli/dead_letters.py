@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Generator
 from pathlib import Path
 
 import msgspec
 
 from schemas.records import DeadLetter
+from streams.cli.fleet.clients import add_fleet
 from streams.cli.shell import Shell, command
 from streams.cli.words import count, instant, printable, shorten
 from streams.core.failures import EXIT_DONE, UsageError
@@ -18,47 +21,66 @@ EXAMPLES = """
   headrace dead-letters news requeue KEY KEY       due at once when the crawl next runs
   headrace dead-letters news requeue --all
   headrace dead-letters news list --json | jq -r .url
+  headrace dead-letters --fleet list               of a fleet, by its topic; requeue sends the record again
 """
 
 ACTIONS = ("list", "show", "requeue")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=Path, metavar="DIR", help="the crawl's folder")
-    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", help="list (default), show or requeue")
+    parser.add_argument("dir", nargs="?", metavar="DIR", help="the crawl's folder; none with --fleet")
+    parser.add_argument("action", nargs="?", metavar="ACTION", help="list (default), show or requeue")
     parser.add_argument("keys", nargs="*", metavar="KEY", help="as list shows them")
     parser.add_argument("--all", action="store_true", help="requeue every one")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_fleet(parser, verb=True)
 
 
 def run(arguments: argparse.Namespace, shell: Shell) -> int:
-    if arguments.action not in ACTIONS:
-        raise UsageError(f'dead-letters: needed {", ".join(ACTIONS)}, came "{arguments.action}"')
-    if arguments.action == "requeue":
+    if arguments.fleet:  # its words begin one place earlier
+        keys = [word for word in (arguments.action, *arguments.keys) if word is not None]
+        arguments.dir, arguments.action, arguments.keys = None, arguments.dir or "list", keys
+    elif arguments.dir is None:
+        raise UsageError("dead-letters: needed the crawl's folder, or --fleet; headrace dead-letters --help shows how")
+    action = arguments.action or "list"
+    if action not in ACTIONS:
+        raise UsageError(f'dead-letters: needed {", ".join(ACTIONS)}, came "{action}"')
+    if action == "requeue":
         return _requeue(arguments, shell)
-    if arguments.action == "show" and not arguments.keys:
+    if action == "show" and not arguments.keys:
         raise UsageError("dead-letters show: needed a KEY; headrace dead-letters DIR list shows them")
-    if arguments.action == "list" and arguments.keys:
+    if action == "list" and arguments.keys:
         raise UsageError("dead-letters list: takes no KEY; did you mean show?")
     wanted = set(arguments.keys)
-    reader = shell.backend.open_reader(arguments.dir)
     shown = 0
-    try:
-        for key, letter in reader.dead_letters():
+    with contextlib.closing(_letters(arguments, shell)) as letters:
+        for key, letter in letters:
             if wanted and key not in wanted:
                 continue
             shown += 1
             wanted.discard(key)
-            _show(key, letter, shell, as_json=arguments.json, whole=arguments.action == "show")
-            if arguments.action == "show" and not wanted:
+            _show(key, letter, shell, as_json=arguments.json, whole=action == "show")
+            if action == "show" and not wanted:
                 break
-    finally:
-        reader.close()
     if wanted:
         raise UsageError(f"dead-letters show: no such key: {', '.join(sorted(wanted))}")
     if not shown and not arguments.json:
         shell.print("no dead letters")
     return EXIT_DONE
+
+
+def _letters(arguments: argparse.Namespace, shell: Shell) -> Generator[tuple[str, DeadLetter], None, None]:
+    """Of the folder, the oldest first; of the fleet, as they lie."""
+    if arguments.fleet:
+        from streams.cli.fleet.dead_letters import letters
+
+        yield from letters(arguments, shell, arguments.keys or None)
+        return
+    reader = shell.backend.open_reader(Path(arguments.dir))
+    try:
+        yield from reader.dead_letters()
+    finally:
+        reader.close()
 
 
 def _show(key: str, letter: DeadLetter, shell: Shell, *, as_json: bool, whole: bool) -> None:
@@ -86,7 +108,11 @@ def _show(key: str, letter: DeadLetter, shell: Shell, *, as_json: bool, whole: b
 def _requeue(arguments: argparse.Namespace, shell: Shell) -> int:
     if bool(arguments.keys) == arguments.all:
         raise UsageError("dead-letters requeue: needed KEYs or --all; headrace dead-letters DIR list shows the keys")
-    number = shell.backend.requeue_dead_letters(arguments.dir, "all" if arguments.all else arguments.keys)
+    if arguments.fleet:
+        from streams.cli.fleet.dead_letters import requeue
+
+        return requeue(arguments, shell)
+    number = shell.backend.requeue_dead_letters(Path(arguments.dir), "all" if arguments.all else arguments.keys)
     shell.print(f"{count(number, 'URL')} queued again; go on with: {command()} crawl --out {arguments.dir}")
     missing = 0 if arguments.all else len(set(arguments.keys)) - number
     if missing > 0:

@@ -14,6 +14,7 @@ from infra import units
 from infra.units import Unit
 from schemas.records import HostPolicy
 from streams.cli.arguments import positive
+from streams.cli.fleet.clients import add_fleet, words_of
 from streams.cli.shell import Shell
 from streams.cli.words import printable
 from streams.core.failures import EXIT_DONE, EXIT_FAILED, UsageError
@@ -29,6 +30,7 @@ EXAMPLES = """
   headrace host news https://example.org --delete               granted no more; what was never fetched is forgotten
   headrace host news example.org                                what holds, and every change so far
   headrace host news --list
+  headrace host --fleet example.org --pause                     the same words for a fleet: leave the folder out
 
 HOST is a name (by http and https, at any port), name:port, scheme://name, *.name or *. The nearer word wins,
 value by value; blocked patterns add up. A pattern is a regular expression, searched in the whole URL.
@@ -38,7 +40,7 @@ WAIT_S = 15.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=Path, metavar="DIR", help="the crawl's folder, running or not")
+    parser.add_argument("dir", nargs="?", metavar="DIR", help="the crawl's folder, running or not; none with --fleet")
     parser.add_argument("host", nargs="?", metavar="HOST", help="a name, scheme://name, *.name, or * for all")
     state = parser.add_mutually_exclusive_group()
     state.add_argument("--pause", action="store_true", help="no request any more; its URLs wait")
@@ -62,33 +64,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show", action="store_true", help="what holds and every change so far (the default)")
     parser.add_argument("--list", action="store_true", help="all hosts with words of their own")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_fleet(parser, verb=True)
 
 
 def run(arguments: argparse.Namespace, shell: Shell) -> int:
+    folder, host = words_of(arguments, "host")
+    if folder is None and not arguments.fleet:
+        raise UsageError("host: needed the crawl's folder, or --fleet; headrace host --help shows the forms")
+    where = None if folder is None else Path(folder)
     if arguments.list:
-        return _list(arguments, shell)
-    if arguments.host is None:
+        return _list(where, arguments, shell)
+    if host is None:
         raise UsageError("host: needed a HOST, or --list; headrace host --help shows the forms")
-    policy = policy_of(arguments, shell.now_ms())
+    policy = policy_of(host, arguments, shell.now_ms())
     if policy is None:
-        return _show(arguments, _key(arguments.host), shell)
+        return _show(where, arguments, _key(host), shell)
     if arguments.show:
         raise UsageError("host: --show changes nothing; leave it out, or the changes")
-    applied = shell.backend.change_host_policies(arguments.dir, [policy], wait_s=WAIT_S, now_ms=shell.now_ms)
+    if where is None:
+        from streams.cli.fleet.host import say
+
+        return _tell([say(policy, arguments, shell)], arguments, shell)
+    applied = shell.backend.change_host_policies(where, [policy], wait_s=WAIT_S, now_ms=shell.now_ms)
     if applied is None:
         shell.complain(
-            f"the crawl in {arguments.dir} has not come to it within {WAIT_S:.0f} s; the change is kept in"
-            f" {arguments.dir}/control and holds as soon as the crawl goes on or is started again"
+            f"the crawl in {where} has not come to it within {WAIT_S:.0f} s; the change is kept in"
+            f" {where}/control and holds as soon as the crawl goes on or is started again"
         )
         return EXIT_FAILED
     return _tell(applied, arguments, shell)
 
 
-def policy_of(arguments: argparse.Namespace, now_ms: int) -> HostPolicy | None:
+def policy_of(host: str, arguments: argparse.Namespace, now_ms: int) -> HostPolicy | None:
     """The change that is asked for; None when nothing is. Raises UsageError."""
     from streams.core.host_policy import problem
 
-    key = _key(arguments.host)
+    key = _key(host)
     paused = True if arguments.pause else False if arguments.resume else None
     deleted = True if arguments.delete else False if arguments.resume else None
     policy = HostPolicy(
@@ -174,16 +185,12 @@ def _tell(applied: Sequence[Change], arguments: argparse.Namespace, shell: Shell
     return EXIT_DONE
 
 
-def _show(arguments: argparse.Namespace, key: str, shell: Shell) -> int:
+def _show(folder: Path | None, arguments: argparse.Namespace, key: str, shell: Shell) -> int:
     """What holds, and the history that led to it: of the key, and of all that are about the same host."""
     from streams.core.explain_policy import describe_change
     from streams.core.host_policy import about
 
-    reader = shell.backend.open_reader(arguments.dir)
-    try:
-        standings, changes = reader.policy_standings(), reader.policy_changes()
-    finally:
-        reader.close()
+    standings, changes = _read(folder, key, arguments, shell)
     shown = [change for change in changes if about(change.policy.host_key, key)]
     if arguments.json:
         for change in shown:
@@ -200,12 +207,23 @@ def _show(arguments: argparse.Namespace, key: str, shell: Shell) -> int:
     return EXIT_DONE
 
 
-def _list(arguments: argparse.Namespace, shell: Shell) -> int:
-    reader = shell.backend.open_reader(arguments.dir)
+def _read(
+    folder: Path | None, key: str | None, arguments: argparse.Namespace, shell: Shell
+) -> tuple[Sequence[Standing], Sequence[Change]]:
+    """What holds, by key, and all changes: of a folder, or of the fleet."""
+    if folder is None:
+        from streams.cli.fleet.host import said
+
+        return said(key, arguments, shell)
+    reader = shell.backend.open_reader(folder)
     try:
-        standings = reader.policy_standings()
+        return reader.policy_standings(), reader.policy_changes()
     finally:
         reader.close()
+
+
+def _list(folder: Path | None, arguments: argparse.Namespace, shell: Shell) -> int:
+    standings, _ = _read(folder, None, arguments, shell)
     if arguments.json:
         for standing in standings:
             shell.print(msgspec.json.encode(_standing_as_json(standing)).decode())

@@ -21,7 +21,7 @@ from streams.core.failures import UsageError
 from streams.core.policy import URL_BYTES_MAX
 from streams.core.rules.urls import host_key, normalize, path_and_query
 
-__all__ = ["read_seeds", "url_of"]
+__all__ = ["is_file_word", "judged", "read_seeds", "seed_of", "url_of"]
 
 BAD_SEEDS_SHOWN_MAX = 10
 FILE_BYTES_MAX = 1 << 30  # ten million seeds of a hundred characters; more are the matter of a feed
@@ -30,7 +30,7 @@ PRIORITY_SEED = 192
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PORT_FOLLOWS = re.compile(r"[^/:?#]+:[0-9]{1,5}(?:[/?#]|$)")
 _SITEMAP = re.compile(r"sitemap[^/]*\.xml(?:\.gz)?$", re.IGNORECASE)
-_FILE_ENDING = re.compile(r"\.(?:txt|csv|tsv|list|lst|urls?|jsonl?|toml|ya?ml|log)$", re.IGNORECASE)
+_FILE_ENDING = re.compile(r"\.(?:txt|csv|tsv|list|lst|urls?|jsonl?|toml|ya?ml|log|gz)$", re.IGNORECASE)
 
 
 class _Line(NamedTuple):
@@ -56,8 +56,7 @@ def read_seeds(
             if len(bad) < BAD_SEEDS_SHOWN_MAX:
                 bad.append(f"{line.where}: {problem}" if line.where else problem)
             continue
-        sitemap = forced or _SITEMAP.search(path_and_query(url).partition("?")[0]) is not None
-        seeds[url] = _seed(url, sitemap, now_ms)  # a --sitemap comes last, and stands
+        seeds[url] = seed_of(url, now_ms, sitemap=forced)  # a --sitemap comes last, and stands
     if bad_count:
         raise UsageError(_refusal(bad, bad_count))
     return list(seeds.values())
@@ -65,27 +64,40 @@ def read_seeds(
 
 def url_of(text: str) -> tuple[str | None, str]:
     """The normal form of a seed, or None and what is wrong with it."""
+    url, what, came = judged(text)
+    if url is not None:
+        return url, ""
     shown = f'"{shorten(text, 100)}"'
     needed = "needed a URL such as https://example.org/docs"
-    if not text or any(c.isspace() or not c.isprintable() for c in text):
-        return None, f"{shown} is no URL: {needed}, came a blank or control character in it"
+    return None, f"{shown} {what}: {needed}{came}"
+
+
+def judged(text: str) -> tuple[str | None, str, str]:
+    """The normal form of a seed; or None, what it is not, and why, in words that are alike for alike mistakes."""
+    if not text or " " in text or not text.isprintable():  # every blank but this one is unprintable
+        return None, "is no URL", ", came a blank or control character in it"
     scheme = _SCHEME.match(text)
     if scheme is not None and _PORT_FOLLOWS.match(text) is None:
         if scheme.group().lower() not in ("http:", "https:"):
-            return None, f"{shown} is no web address: {needed}, came the scheme {scheme.group()}"
+            return None, "is no web address", f", came the scheme {scheme.group()}"
         if text[scheme.end() : scheme.end() + 2] != "//":
-            return None, f"{shown} is no URL: {needed}, came no // after {scheme.group()}"
+            return None, "is no URL", f", came no // after {scheme.group()}"
     else:
         text = _with_scheme(text)
         authority = re.split(r"[/\\?#]", text.partition("://")[2], maxsplit=1)[0]
         if "[" not in authority and not _is_name(authority):
-            return None, f"{shown} is neither a URL nor an existing file: {needed}, or a file of them"
+            return None, "is neither a URL nor an existing file", ", or a file of them"
     url = normalize(text)
     if url is None:
         too_long = len(text.encode("utf-8", "surrogatepass")) > URL_BYTES_MAX
         why = f"it is longer than {URL_BYTES_MAX:,} bytes" if too_long else "its host or port is not one"
-        return None, f"{shown} is no URL: {needed}; {why}"
-    return url, ""
+        return None, "is no URL", f"; {why}"
+    return url, "", ""
+
+
+def seed_of(url: str, now_ms: int, *, sitemap: bool = False) -> DiscoveredUrl:
+    """A seed by its normal form; one that is named like a sitemap is taken for one."""
+    return _seed(url, sitemap or _SITEMAP.search(path_and_query(url).partition("?")[0]) is not None, now_ms)
 
 
 def _seed(url: str, sitemap: bool, now_ms: int) -> DiscoveredUrl:
@@ -105,14 +117,23 @@ def _lines(
     for word in words:
         if word == "-":
             yield from ((line, False) for line in _decoded(stdin().read(FILE_BYTES_MAX + 1), "stdin"))
-        elif "://" not in word and _exists(word):
+        elif is_file_word(word):
             yield from ((line, False) for line in _decoded(_read(Path(word)), word))
-        elif "://" not in word and (word.startswith(("./", "../", "/", "~")) or _FILE_ENDING.search(word)):
-            raise UsageError(f'"{word}": no such file; needed a URL, or a file with one URL a line')
         else:
             yield _Line(word.strip(), ""), False
     for word in sitemaps:
         yield _Line(word.strip(), "--sitemap"), True
+
+
+def is_file_word(word: str) -> bool:
+    """Whether a word of the command line is a file that exists. Raises UsageError for one that should."""
+    if "://" in word:
+        return False
+    if _exists(word):
+        return True
+    if word.startswith(("./", "../", "/", "~")) or _FILE_ENDING.search(word):
+        raise UsageError(f'"{word}": no such file; needed a URL, or a file with one URL a line')
+    return False
 
 
 def _exists(word: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 if TYPE_CHECKING:
     from streams.cli.backend import Backend
+    from streams.cli.fleet.backend import FleetBackend
 
 
 def _clock_ms() -> int:
@@ -48,6 +49,7 @@ class Shell:
         environ: Mapping[str, str] | None = None,
         now_ms: Callable[[], int] = _clock_ms,
         backend: Backend | None = None,
+        fleet: FleetBackend | None = None,
     ) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
@@ -56,6 +58,7 @@ class Shell:
         self.now_ms = now_ms
         self._on_terminal = self.out.isatty(), self.err.isatty()  # asked in time: one that is gone says no
         self._backend = backend
+        self._fleet = fleet
 
     @property
     def stdin(self) -> BinaryIO:
@@ -69,6 +72,15 @@ class Shell:
 
             self._backend = default_backend()
         return self._backend
+
+    @property
+    def fleet(self) -> FleetBackend:
+        """The fleet's side, loaded at the first use. Raises CrawlError where its packages are not installed."""
+        if self._fleet is None:
+            from streams.cli.fleet.backend import default_fleet_backend
+
+            self._fleet = default_fleet_backend()
+        return self._fleet
 
     def say(self, line: str) -> None:
         """A remark beside the result."""

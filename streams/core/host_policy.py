@@ -134,7 +134,9 @@ class Policies:
         standing = self.standings.get(key, Standing(key))
         if policy.request_id and policy.request_id in self._requests:
             return None
-        if policy.policy_version and policy.policy_version <= standing.version:
+        # A change with an id of its own is known by that. Its number may lie below the key's all the same: an
+        # exception's end is counted there, too.
+        if policy.policy_version and not policy.request_id and policy.policy_version <= standing.version:
             return None
         version = max(self.version + 1, policy.policy_version)
         policy = msgspec.structs.replace(policy, policy_version=version)

@@ -19,6 +19,7 @@ from schemas.records import (
     HostPolicy,
     Kind,
     OwnerMessage,
+    OwnerMessageKind,
     ParsedPage,
     StoredResult,
 )
@@ -39,7 +40,7 @@ from streams.core.robots_desk import RobotsDesk
 from streams.core.route import route
 from streams.core.rows import HOST_ID_BYTES, URL_ID_BYTES, QueueClass, Status, encode_row
 from streams.core.rules.scope import Scope
-from streams.core.rules.urls import host_id
+from streams.core.rules.urls import host_id, url_id
 from streams.core.sharing import PERMIT_MESSAGES, sharing_of
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
 
@@ -268,12 +269,7 @@ class Owner:
         """These URLs (host_id ‖ url_id), given up before, are to be tried anew as new visits; their letters go."""
         turn = self._begin(now_ms)
         for key in keys:
-            slot = self.hosts.known(key[:HOST_ID_BYTES])
-            row = None if slot is None else self.frontier.row(turn, key)
-            if slot is not None and row is not None and key[HOST_ID_BYTES:] not in slot.rows:
-                row.failures = row.troubles = row.lost = 0
-                requeue(turn, slot, key, row, QueueClass.RETRY, turn.now_ms)
-            turn.writes.append((Family.DEAD, key, None))
+            self._requeue_dead(turn, key)
         self._end(turn)
         return turn
 
@@ -384,7 +380,20 @@ class Owner:
         else:
             self.completion.lost(turn, slot, lease_id)
 
+    def _requeue_dead(self, turn: Turn, key: bytes) -> None:
+        slot = self.hosts.known(key[:HOST_ID_BYTES])
+        row = None if slot is None else self.frontier.row(turn, key)
+        if slot is not None and row is not None and key[HOST_ID_BYTES:] not in slot.rows:
+            row.failures = row.troubles = row.lost = 0
+            requeue(turn, slot, key, row, QueueClass.RETRY, turn.now_ms)
+        turn.writes.append((Family.DEAD, key, None))
+
     def _message(self, turn: Turn, message: OwnerMessage) -> None:
+        if message.kind is OwnerMessageKind.REQUEUE:
+            key = host_id(message.to_key) + url_id(message.url)
+            if self._reads.get(Family.DEAD, key) is not None:  # else it was requeued already, or goes on by itself
+                self._requeue_dead(turn, key)
+            return
         if message.kind in PERMIT_MESSAGES:
             if self.sharing is not None:
                 self.sharing.message(turn, message, self.hosts.named)

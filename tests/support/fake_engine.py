@@ -13,6 +13,7 @@ import msgspec
 from connectors.exports import PageRow
 from infra.settings import Settings
 from schemas.records import DeadLetter, DiscoveredUrl, HostPolicy
+from streams.cli.fleet.backend import FleetBackend
 from streams.cli.shell import Shell
 from streams.core.failures import CrawlError
 from streams.core.host_policy import Change, Policies, Standing
@@ -174,7 +175,13 @@ class Captured(Shell):
     """A shell whose streams are kept."""
 
     def __init__(
-        self, backend: FakeBackend | None = None, stdin: bytes = b"", environ: Mapping[str, str] | None = None
+        self,
+        backend: FakeBackend | None = None,
+        stdin: bytes = b"",
+        environ: Mapping[str, str] | None = None,
+        *,
+        fleet: FleetBackend | None = None,
+        now_ms: Callable[[], int] = lambda: NOW_MS,
     ) -> None:
         self.out_text, self.err_text = io.StringIO(), io.StringIO()
         self.fake = backend or FakeBackend()
@@ -183,8 +190,9 @@ class Captured(Shell):
             err=self.err_text,
             stdin=io.BytesIO(stdin),
             environ=environ or {},
-            now_ms=lambda: NOW_MS,
+            now_ms=now_ms,
             backend=self.fake,
+            fleet=fleet,
         )
 
     @property

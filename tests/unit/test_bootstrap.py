@@ -165,6 +165,28 @@ def test_a_verb_of_the_fleet_asks_for_its_packages(tmp_path: Path, verb: str) ->
     assert (done.returncode, done.stderr) == (1, "asked for fleet\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (("explain", "--fleet", "https://a.test"), True),
+        (("host", "a.test", "--pause", "--fleet"), True),
+        (("dead-letters", "--fleet"), True),
+        (("explain", "news", "--", "--fleet"), False),
+    ],
+)
+def test_a_folders_verb_asked_for_the_fleet_gets_its_packages(
+    tmp_path: Path, words: tuple[str, ...], asked: bool
+) -> None:
+    """`--fleet` needs Kafka's client wherever it stands among the words; behind `--` it is a word like any other."""
+    folder = tmp_path / "venv"
+    fake_environment(folder, "exit 7", locks=["run"])
+    maker = tmp_path / "python"
+    maker.write_text('#!/bin/sh\n[ "$1" = -c ] || { echo "asked for $2" >&2; exit 3; }\n')
+    maker.chmod(0o755)
+    done = launch(folder, tmp_path, *words, HEADRACE_PYTHON=str(maker))
+    assert (done.returncode, done.stderr) == ((1, "asked for fleet\n") if asked else (7, ""))
+
+
 @pytest.mark.parametrize("verb", ["", "--help", *(verb.name for verb in VERBS if not verb.fleet)])
 def test_the_other_verbs_do_not_pay_for_the_fleet(tmp_path: Path, verb: str) -> None:
     """Who crawls with one machine keeps the smaller environment."""

@@ -43,9 +43,9 @@ def test_made_then_stands(kafka: FakeKafka) -> None:
     first, second = Captured(), Captured()
     assert main(["provision", "--only", "topics"], first) == 0
     assert "made          topic discovered-urls                   4 partitions, 1 copy, kept 3 d\n" in first.printed
-    assert first.said == "13 made\n"
+    assert first.said == "14 made\n"
     assert main(["provision", "--only", "topics"], second) == 0
-    assert second.said == "13 stands\n"
+    assert second.said == "14 stands\n"
 
 
 def test_sizes_come_from_flags_settings_and_environment(kafka: FakeKafka, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from schemas.records import FetchLease, Kind, Outcome, Source
+from schemas.records import FetchLease, Kind, Outcome, OwnerMessage, OwnerMessageKind, Source
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
@@ -222,6 +222,36 @@ def test_a_requeued_dead_letter_is_a_new_visit_with_all_its_tries() -> None:
     world.now_ms += RESTED_MS
     (lease,) = world.turn().leases
     assert (lease.url, lease.url_version, lease.attempt) == (URL, 2, 0)
+
+
+def test_an_operators_message_requeues_a_dead_letter_once() -> None:
+    """Protects the same chance in a fleet, where the operator speaks by owner-messages and may say it twice."""
+    world = World(msgspec.structs.replace(ONE, lost_leases_max=0))
+    world.seed(URL)
+    world.turn()
+    world.restart()
+    asked = OwnerMessage("http://a.test", "operator", OwnerMessageKind.REQUEUE, URL)
+    world.turn(asked)
+    assert not world.store.families[Family.DEAD]
+    world.now_ms += RESTED_MS
+    leases = [*world.turn(asked).leases, *world.turn(asked).leases]
+    assert [(lease.url, lease.url_version, lease.attempt) for lease in leases] == [(URL, 2, 0)]
+
+
+def test_a_requeue_of_what_was_not_given_up_changes_nothing() -> None:
+    """Protects a site from requests that an old or made-up message asks for."""
+    world = World(ONE)
+    world.seed(URL)
+    (lease,) = world.turn().leases
+    world.turn(answer(lease, world.now_ms), stored(lease))
+    before = world.row(URL)
+    world.turn(
+        OwnerMessage("http://a.test", "operator", OwnerMessageKind.REQUEUE, URL),
+        OwnerMessage("http://b.test", "operator", OwnerMessageKind.REQUEUE, "http://b.test/"),
+    )
+    assert world.row(URL) == before
+    world.now_ms += RESTED_MS
+    assert not world.turn().leases
 
 
 # --- memory and work ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from infra.provision import bucket, connector, index, keyspace, topics
 from infra.provision.cql import CRAWL_CQL, Table, table_of, tables
 from infra.provision.steps import Step, Verdict, carry_out
 from infra.settings_fleet import Fleet
-from schemas.topics import INDEX_DEAD_LETTERS, OWNER_CHANGELOG, TOPICS
+from schemas.topics import INDEX_DEAD_LETTERS, INNER_TOPICS, OWNER_CHANGELOG, TOPICS
 from streams.core.failures import CrawlError
 from tests.support.fake_clusters import FakeCassandra, FakeConnect, FakeKafka, FakeOpenSearch, FakeStore
 
@@ -73,7 +73,7 @@ def test_topics_are_made_once() -> None:
     """A second run that changed anything would reset what an operator tuned, or restart a stream."""
     kafka = FakeKafka()
     assert verdicts(on_topics(kafka)) == {Verdict.MADE}
-    assert set(kafka.kept) == {*TOPICS, OWNER_CHANGELOG, INDEX_DEAD_LETTERS}
+    assert set(kafka.kept) == {*TOPICS, *INNER_TOPICS}
     kafka.deeds.clear()
     assert verdicts(on_topics(kafka)) == {Verdict.STANDS}
     assert kafka.deeds == []

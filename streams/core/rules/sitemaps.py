@@ -61,6 +61,7 @@ class Sitemap(msgspec.Struct, frozen=True):
     errors: tuple[str, ...] = ()
     extensions: tuple[Extensions, ...] = ()
     not_taken: tuple[tuple[str, str], ...] = ()  # (error, location as written): the first of them, for people
+    not_taken_counts: tuple[tuple[str, int], ...] = ()  # (error, how many in all)
 
 
 def read(
@@ -69,12 +70,13 @@ def read(
     url: str,
     content_type: str | None,
     limits: ParseLimits,
-    trusted_hosts: frozenset[str] = frozenset(),
+    trusted_hosts: frozenset[str] | None = frozenset(),
     extensions: bool = False,
 ) -> Sitemap:
     """Read one sitemap that was fetched from `url` (normal form). Nothing in `body` or `content_type` makes it raise.
 
-    `trusted_hosts` are host_keys whose robots.txt names this sitemap: their URLs are admitted too.
+    `trusted_hosts` are host_keys whose robots.txt names this sitemap: their URLs are admitted too. None: all hosts'
+    are, for whoever handed it over vouches for them.
     """
     content = inflate(body, bytes_max=limits.sitemap_bytes_max)
     if "too_large" in content.errors and content.ratio > DECODE_RATIO_MAX:
@@ -137,14 +139,14 @@ class _Plan(msgspec.Struct, frozen=True):
 class _Collector:
     """Takes entries up to the limit, normalizes them and keeps the rule of one host."""
 
-    def __init__(self, url: str, limits: ParseLimits, trusted_hosts: frozenset[str]) -> None:
-        self.hosts = trusted_hosts | {host_key(url)}
+    def __init__(self, url: str, limits: ParseLimits, trusted_hosts: frozenset[str] | None) -> None:
+        self.hosts = None if trusted_hosts is None else trusted_hosts | {host_key(url)}
         self.resolvers = {"": Resolver(None)}
         self.urls_max = limits.sitemap_urls_max
         self.entries: list[SitemapEntry] = []
         self.children: list[SitemapEntry] = []
         self.extensions: list[Extensions] = []
-        self.errors: dict[str, None] = {}
+        self.errors: dict[str, int] = {}  # with the number of entries
         self.not_taken: list[tuple[str, str]] = []
         self.malformed = False
         self.seen = 0
@@ -167,7 +169,7 @@ class _Collector:
         normal = self.normal(entry.loc, entry.base)
         if normal is None:
             self.leave("bad_loc", entry.loc)
-        elif host_key(normal) not in self.hosts:
+        elif self.hosts is not None and host_key(normal) not in self.hosts:
             self.leave("cross_host", entry.loc)
         elif entry.is_sitemap:
             self.children.append(SitemapEntry(normal, entry.lastmod_ms, True))
@@ -178,7 +180,7 @@ class _Collector:
 
     def leave(self, error: str, loc: str) -> None:
         """Do not take an entry, and remember the first ones of those for whoever asks."""
-        self.errors[error] = None
+        self.errors[error] = self.errors.get(error, 0) + 1
         if len(self.not_taken) < NOT_TAKEN_MAX:
             self.not_taken.append((error, loc[:URL_BYTES_MAX]))
 
@@ -278,7 +280,7 @@ def _result(kind: str, collector: _Collector, content: Inflated) -> Sitemap:
     errors = dict.fromkeys(content.errors)
     if collector.malformed and "too_large" not in errors:  # otherwise it was cut by us
         errors["not_well_formed"] = None
-    errors |= collector.errors
+    errors |= dict.fromkeys(collector.errors)
     if "too_large" in errors and not collector.entries and not collector.children:
         return Sitemap("refused", errors=tuple(errors))
     return Sitemap(
@@ -288,4 +290,5 @@ def _result(kind: str, collector: _Collector, content: Inflated) -> Sitemap:
         tuple(errors),
         tuple(collector.extensions) if any(item is not _NO_EXTENSIONS for item in collector.extensions) else (),
         tuple(collector.not_taken),
+        tuple(collector.errors.items()),
     )

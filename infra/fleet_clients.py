@@ -1,0 +1,66 @@
+"""Kafka's clients for the verbs that speak to a fleet, as the settings want them: addresses, TLS, SASL.
+
+The one place where an operator's command gets a client; `streams.cli.fleet.backend` says what the verbs count on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from connectors import owner_page
+from connectors.owner_page import Explained, OwnerPage
+from connectors.policy_ledger import LEDGER_SETTINGS
+from connectors.producer import PRODUCER_SETTINGS
+from connectors.topic_reader import CONSUMER_SETTINGS
+from infra.provision.kafka_admin import ConfluentAdmin, client_settings
+from infra.settings_fleet import Fleet
+from streams.core.failures import EXIT_FAILED, CrawlError
+
+__all__ = ["ask_owner", "consumer", "partitions", "producer", "transactions"]
+
+OnError = Callable[[str], None]
+
+
+def partitions(fleet: Fleet) -> dict[str, int]:
+    """Partitions of every topic. Raises ServiceAway."""
+    return ConfluentAdmin(fleet).partitions()
+
+
+def producer(fleet: Fleet, on_error: OnError) -> Any:
+    """For `connectors.producer.BatchProducer`. `on_error`: the client's own words on brokers that do not answer."""
+    return _open(Producer, fleet, PRODUCER_SETTINGS, on_error)
+
+
+def transactions(fleet: Fleet, on_error: OnError) -> Any:
+    """For `connectors.policy_ledger.PolicyLedger`."""
+    return _open(Producer, fleet, LEDGER_SETTINGS, on_error)
+
+
+def consumer(fleet: Fleet, on_error: OnError) -> Any:
+    """For `connectors.topic_reader.TopicReader`."""
+    return _open(Consumer, fleet, CONSUMER_SETTINGS, on_error)
+
+
+def ask_owner(page: OwnerPage, what: str) -> Explained:
+    """Raises NotTheOwner, UsageError or CrawlError."""
+    return owner_page.ask(page, what)
+
+
+def _open(kind: Callable[[dict[str, Any]], Any], fleet: Fleet, own: Mapping[str, Any], on_error: OnError) -> Any:
+    def heard(error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it follows the reasons, and says less
+            on_error(error.str().partition(" (after ")[0])
+
+    settings: dict[str, Any] = client_settings(fleet) | dict(own) | {"error_cb": heard}
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        # Raised before anything is sent: a certificate that cannot be read, a mechanism that is not built in.
+        raise CrawlError(
+            f"kafka at {','.join(fleet.kafka)}: needed settings that its client takes, got: {error.args[0].str()};"
+            " see the section fleet of headrace settings",
+            EXIT_FAILED,
+        ) from error
