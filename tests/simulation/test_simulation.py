@@ -44,7 +44,7 @@ SEEN_AS = {
     "clock_not_looked_at": {"starvation"},
     "clock_not_steady": {"delay", "retry-after"},
     "backlog_ignored": {"bounded queues"},
-    "queue_entry_left_behind": {"queue", "starvation"},
+    "queue_entry_left_behind": {"queue", "starvation", "assertion"},
     "old_index_kept": _LOST,
     "index_not_loaded": _LOST,
     "seen_value_left_behind": {"seen"},
