@@ -9,9 +9,15 @@ from schemas.records import Kind
 from streams.core import policy as bounds
 from streams.core.hosts import HostState, allow_for_skew, decode_host
 from streams.core.rules.urls import host_id
+from streams.core.schedule import HANDICAP_MS_MAX
 from streams.core.turn import Family, HostSlot, Reads
 
 _IDS_MAX = 65_536
+
+
+def turn_ms(state: HostState) -> int:
+    """When its turn comes while there are more ready hosts than can be asked: a poor URL's comes late."""
+    return state.ready_ms + state.rank * HANDICAP_MS_MAX // 0x10000
 
 
 class Hosts:
@@ -101,7 +107,7 @@ class Hosts:
         resting: list[bytes] = []
         from_ms = self._wanted_latest_ms(wanted)
         for host_id_, slot in self._slots.items():
-            if slot.state.ready_ms < from_ms or slot.dirty or slot.state.in_flight:
+            if turn_ms(slot.state) < from_ms or slot.dirty or slot.state.in_flight:
                 continue
             if slot.templates_unsaved:
                 self._unwritten.append(slot)
@@ -115,7 +121,7 @@ class Hosts:
 
     def _wanted_latest_ms(self, wanted: int) -> int:
         """An instant such that about so many hosts are looked at again only after it: they are the ones to forget."""
-        instants = [slot.state.ready_ms for slot in islice(self._slots.values(), 0, None, len(self._slots) // 512 + 1)]
+        instants = [turn_ms(slot.state) for slot in islice(self._slots.values(), 0, None, len(self._slots) // 512 + 1)]
         instants.sort()
         return instants[-1 - min(wanted * len(instants) // len(self._slots), len(instants) - 1)]
 

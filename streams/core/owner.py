@@ -438,6 +438,8 @@ class Owner:
             writes.append((Family.HOST, host_id_, encode_host(state)))
             if state.in_flight:
                 self._watch(slot)
+            else:  # nothing to expire: a look for it would load a host that rests
+                self._watched.pop(host_id_, None)
         self._add_totals(turn.known, turn.queued, turn.pages)
 
     def _add_totals(self, known: int, queued: Sequence[int], pages: int) -> None:
