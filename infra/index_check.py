@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from connectors.crawldb_rocksdb import CrawlDb
-from connectors.files import StoreFailed
-from infra.folder import DATABASE, Folder, read_manifest
+from infra.at_rest import crawl_at_rest
+from infra.folder import read_manifest
 from streams.core.failures import CrawlError
 from streams.core.index import whole_index
 from streams.core.owner import Owner
@@ -37,18 +37,9 @@ def check_index(out: Path, *, rebuild: bool, now_ms: int) -> IndexReport:
     """Compare, or clear the index and load it again, and then compare. No crawl may run in the folder meanwhile."""
     if not out.is_dir() or read_manifest(out) is None:
         raise CrawlError(f"{out}: needed a crawl's folder, but there is no crawl in it; headrace crawl makes one")
-    folder = Folder(out, now_ms=now_ms)
-    try:
-        db = CrawlDb(folder.root / DATABASE)
-        try:
-            took_s = _rebuild(db, now_ms) if rebuild else 0.0
-            report = _compare(db)
-        finally:
-            db.close()
-    except StoreFailed as error:
-        raise CrawlError(str(error)) from error
-    finally:
-        folder.close()
+    with crawl_at_rest(out, now_ms=now_ms) as db:
+        took_s = _rebuild(db, now_ms) if rebuild else 0.0
+        report = _compare(db)
     if took_s:
         report.loaded_rows_per_s = report.rows / took_s
     return report

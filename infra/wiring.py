@@ -14,6 +14,7 @@ import msgspec
 from connectors.control_folder import ControlFolder
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.files import Files, StoreFailed
+from infra.at_rest import crawl_at_rest
 from infra.control import change_host_policies
 from infra.folder import DATABASE, PLACES, Folder, read_manifest
 from infra.kept import keep, kept
@@ -211,21 +212,12 @@ def requeue_dead_letters(
     """Put URLs that were given up back among those to be fetched, and forget their letters. Returns how many."""
     if not out.is_dir() or read_manifest(out) is None:
         raise CrawlError(f"{out}: needed a crawl's folder, but there is no crawl in it")
-    folder = Folder(out, now_ms=now())
-    try:
-        db = CrawlDb(folder.root / DATABASE)
-        try:
-            owner = Owner(db, CrawlPolicy(), Scope(seeds=()), epoch=0, jitter=lambda: 0.0)
-            chosen = _chosen_letters(db, keys, out)
-            turn = owner.requeue_dead(chosen, now())
-            db.commit(turn.writes)
-            return len(chosen)
-        finally:
-            db.close()
-    except StoreFailed as error:
-        raise CrawlError(str(error)) from error
-    finally:
-        folder.close()
+    with crawl_at_rest(out, now_ms=now()) as db:
+        owner = Owner(db, CrawlPolicy(), Scope(seeds=()), epoch=0, jitter=lambda: 0.0)
+        chosen = _chosen_letters(db, keys, out)
+        turn = owner.requeue_dead(chosen, now())
+        db.commit(turn.writes)
+        return len(chosen)
 
 
 def _chosen_letters(db: CrawlDb, keys: Sequence[str] | Literal["all"], out: Path) -> list[bytes]:

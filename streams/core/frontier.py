@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schemas.records import FetchLease, Kind, RobotsDecision
+from schemas.records import FetchLease, Kind
 from streams.core import policy as bounds
 from streams.core.active import Hosts
 from streams.core.admit import change_status, requeue
@@ -157,11 +157,7 @@ class Frontier:
         if not self._policy.politeness.respect_robots:
             return "allow_all"
         robots = slot.state.robots
-        if robots is None:
-            return "ask"
-        if robots.copy is RobotsDecision.ALLOW_ALL and now_ms < robots.expires_ms:
-            return "allow_all"
-        return usable(robots, now_ms)
+        return "ask" if robots is None else usable(robots, now_ms)
 
     def _best(self, slot: HostSlot, now_ms: int) -> tuple[int, int]:
         """(due instant, rank) of the entry that would be granted first; 0 is due now."""

@@ -189,7 +189,7 @@ def open_ms(host: HostState, now_ms: int, policy: CrawlPolicy) -> int:
     override = host.override
     if override is not None and (override.paused or override.deleted):
         return NEVER_MS
-    if host.in_flight and fetching(host) >= concurrency(host, policy):
+    if all_out(host, policy):
         return NEVER_MS
     at = host.next_allowed_ms
     if host.backoff_until_ms > at:
