@@ -365,6 +365,8 @@ class Owner:
             if self._watched.get(host_id_) != expires_ms:
                 continue
             del self._watched[host_id_]
+            if host_id_ not in self.hosts:
+                continue  # it rests: one with leases out is in memory
             slot = self.hosts.slot(host_id_)
             for lease_id, lease in list(slot.state.in_flight.items()):
                 if lease.expires_ms <= turn.now_ms:
@@ -449,8 +451,6 @@ class Owner:
             writes.append((Family.HOST, host_id_, encode_host(state)))
             if state.in_flight:
                 self._watch(slot)
-            else:  # nothing to expire: a look for it would load a host that rests
-                self._watched.pop(host_id_, None)
         self._add_totals(turn.known, turn.queued, turn.pages)
 
     def _add_totals(self, known: int, queued: Sequence[int], pages: int) -> None:
