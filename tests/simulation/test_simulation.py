@@ -47,6 +47,12 @@ SEEN_AS = {
     "queue_entry_left_behind": {"queue", "starvation", "assertion"},
     "old_index_kept": _LOST,
     "index_not_loaded": _LOST,
+    "rows_before_the_transaction": {"durable row", "one completion"},
+    "rows_not_redone": {"local rows", "one completion", *_LOST},
+    "old_rows_redone": {"local rows", "one completion", *_LOST},
+    "redo_overwrites": {"durable row"},
+    "epochs_of_each_region": {"lease id", "durable row", "local rows", "one completion", *_LOST},
+    "home_not_moved": {"home"},
     "seen_value_left_behind": {"seen"},
 }
 
