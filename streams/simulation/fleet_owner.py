@@ -59,7 +59,6 @@ class Fleet:
         names = REGIONS[: 1 + (self._random.random() < 0.5)]
         self.regions = [Region(name, self, setting) for name in names]
         if len(names) > 1:
-            self.partition.home = homes.moved(self.partition.home, names[0])
             for _ in range(MOVES):
                 self._loop.at(self._random.randrange(START_MS, end_ms), self._may_move)
 
@@ -105,16 +104,17 @@ class Fleet:
                 self._loop.after(self._random.choice(_MOVED_BACK_MS), self._move)
 
     def _move(self) -> None:
-        partition = self.partition
-        partition.home = homes.moved(partition.home, other(partition.home.region))
-        self._loop.note("", f"the home is {partition.home.region}, from epoch {partition.home.epoch} on")
+        before = self.partition.home
+        self.partition.home = home = homes.moved(before, other(REGIONS[1] if before is None else before.region))
+        self._loop.note("", f"the home is {home.region}, from epoch {home.epoch} on")
 
     def check_end(self) -> None:
         """After a while without moves and faults: an owner of the home's region, whose disk agrees with the table.
         Raises `Violation`."""
         partition, owner = self.partition, self.owner
         assert owner is not None
-        if partition.home.region and owner.region.name != partition.home.region:
+        assert partition.home is not None
+        if owner.region.name != partition.home.region:
             raise Violation("home", f"owned in {owner.region.name}, at home in {partition.home.region}")
         partition.check_rows()
         if owner.disk.rows() != {key: raw for key, (_, raw) in partition.rows.items()}:
