@@ -245,6 +245,7 @@ class ParsedPage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sitemap_type: str = ""  # kind SITEMAP: urlset, index, rss, atom, text, invalid, refused
     trusted_hosts: tuple[str, ...] = ()  # as in its task
     links_omitted: int = 0  # links that this parser named before, at no greater depth, and that may be followed
+    content_hash: bytes = b""  # SHA-256 of the body, as decoded; empty when nobody asked for it
 
 
 class HostPolicy(msgspec.Struct, frozen=True):
