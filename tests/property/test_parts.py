@@ -13,7 +13,7 @@ from streams.core.parts import encodable, parts_of
 
 HOST = "https://a.test"
 BYTES_MAX = 4_000
-words = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+words = st.text(st.characters(codec="utf-8"), max_size=40)
 urls = words.map(lambda word: f"{HOST}/{word}")
 pages = st.builds(
     ParsedPage,
