@@ -101,6 +101,8 @@ class FetchLease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last_modified: str | None = None
     robots_for: str = ""  # kind ROBOTS: the host_key that asked; another than host_key for a hop
     permitted_address: str | None = None  # the only IP address that may be asked; "": none, say which it would be
+    concurrency: int = 1  # requests of the host at once
+    delay_ms: int = 0  # between requests of the host, under which this was granted: for the fetch log
 
 
 class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
