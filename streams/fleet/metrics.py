@@ -63,6 +63,11 @@ class Metrics:
             if taken.oldest_found_ms is not None:
                 self._observe("headrace_admission_seconds", max(0, now_ms - taken.oldest_found_ms) / 1_000, ())
 
+    def observe(self, name: str, number: float, labels: Labels = ()) -> None:
+        """One more of a histogram, in its unit."""
+        with self._lock:
+            self._observe(name, number, labels)
+
     def page(self) -> str:
         """In Prometheus's text format."""
         with self._lock:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -207,6 +208,7 @@ class FakeFleet:
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker = broker or Broker()
         self.consumers: list[FakeConsumer] = []
+        self.rows: list[tuple[str, bytes, bytes]] = []  # (host_key, url_id, row)
         self.owners: dict[str, Callable[[OwnerPage, str], Explained]] = {}
         self.looks = 0
         self.on_look: Callable[[int], None] = lambda looks: None
@@ -233,6 +235,12 @@ class FakeFleet:
         self.consumers.append(consumer)
         self.on_consumer(consumer)
         return consumer
+
+    @contextlib.contextmanager
+    def url_rows(
+        self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[Iterator[tuple[str, bytes, bytes]]]:
+        yield iter([one for one in self.rows if not hosts or one[0] in hosts])
 
     def ask_owner(self, page: OwnerPage, what: str) -> Explained:
         return self.owners[page.page](page, what)
