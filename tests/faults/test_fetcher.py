@@ -60,6 +60,36 @@ def test_a_lease_becomes_a_result_then_a_stored_body(world: FetcherWorld, tmp_pa
     run(act)
 
 
+def test_a_full_segment_goes_at_once(world: FetcherWorld) -> None:
+    """A fast crawl fills segments long before their time: each is brought when it is full."""
+
+    async def act() -> None:
+        world.open(keeping=Keeping(seal_ms=60_000), segment_bytes_max=1_500)
+        world.take(*(lease(number) for number in range(12)))
+        await world.until(lambda: len(world.stored()) >= 9, "full segments to be announced")
+        assert len({one.body.segment for one in world.stored()}) >= 3
+        await world.close()
+        assert len(world.stored()) == 12
+
+    run(act)
+
+
+def test_uploads_are_bounded_and_none_is_forgotten(world: FetcherWorld) -> None:
+    """While as many uploads wait as may, further segments wait for one of them to end, and then go."""
+
+    async def act() -> None:
+        world.open(keeping=Keeping(seal_ms=5, uploads_max=1))
+        world.s3.away = True
+        for number in range(5):
+            world.take(lease(number))
+            await world.until(lambda: len(world.results()) == number + 1, "the next result")  # noqa: B023
+        world.s3.away = False
+        await world.until(lambda: len(world.stored()) == 5, "all to be announced")
+        await world.close()
+
+    run(act)
+
+
 def test_a_store_that_is_away_holds_up_announcements_alone(world: FetcherWorld) -> None:
     """Results go on, so hosts are not held up; the bodies wait, and all of them are announced once S3 is back."""
 
