@@ -300,6 +300,26 @@ def test_bytes_in_a_segment_that_is_not_there_yet_are_written_again(world: Fetch
     run(act)
 
 
+def test_bytes_in_a_full_segment_that_waits_its_turn_are_written_again(world: FetcherWorld) -> None:
+    """A segment that is full and not brought yet is none that a later one may rest on."""
+
+    async def act() -> None:
+        world.open(keeping=Keeping(seal_ms=60_000, uploads_max=1), segment_bytes_max=900)
+        bodies = [b"".join(hashlib.sha256(b"%d.%d" % (one, at)).digest() for at in range(40)) for one in range(2)]
+        world.web.body = lambda one: bodies[min(1, one.lease_id[-1])]
+        world.s3.away = True
+        for number in range(3):
+            world.take(lease(number))
+            await world.until(lambda: len(world.results()) == number + 1, "the next result")  # noqa: B023
+        world.s3.away = False
+        await world.until(lambda: len(world.stored()) == 3, "all to be stored")
+        await world.close()
+        assert [one.content == one.body for one in world.stored()] == [True] * 3
+        assert len({one.body.segment for one in world.stored()}) == 3
+
+    run(act)
+
+
 def test_robots_are_kept_and_not_announced(world: FetcherWorld) -> None:
     """Rules travel in the result; the file lies in the archive, and its lease ends with the result."""
 
