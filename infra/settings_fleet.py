@@ -86,6 +86,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leases_max: int = 10_000
     seal_s: int = 10
     spool_bytes_max: int = SPOOL_BYTES_MAX
+    parse_backlog_max: int = 10_000
 
 
 def host_port(text: str) -> tuple[str, int] | None:
@@ -160,6 +161,7 @@ RANGES = {  # least, most
     "fleet.leases_max": (1, 1_000_000),
     "fleet.seal_s": (1, 300),
     "fleet.spool_bytes_max": (1 << 20, 1 << 50),
+    "fleet.parse_backlog_max": (1, 1_000_000),
     "fleet.index_shards": (1, 1_024),
     "fleet.index_replicas": (0, 15),
 }
@@ -208,5 +210,6 @@ MEANINGS = {
     "fleet.leases_max": "leases in flight of one partition",
     "fleet.seal_s": "seconds from a segment's first body until it goes to S3, and its pages to the parsers",
     "fleet.spool_bytes_max": "bodies that wait on a fetcher's disk for S3; beyond, it starts nothing",
+    "fleet.parse_backlog_max": "stored pages of one partition that wait to be parsed; beyond, nothing is granted",
     "fleet.replication": "copies of a partition in Kafka and of a row in a datacenter of Cassandra; large fleets: 3",
 }

@@ -400,7 +400,7 @@ class Owner:
     def _parsed_elsewhere(self, turn: Turn, message: OwnerMessage) -> None:
         """A page whose links are routed elsewhere; one of a host that nobody knows says nothing."""
         page, slot = message.page, self.hosts.known(host_id(message.to_key))
-        if page is None or slot is None or page.host_key != message.to_key:
+        if page is None or slot is None:
             turn.counts.stale += 1
         else:
             self.completion.parsed(turn, slot, page)

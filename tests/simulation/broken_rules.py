@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from schemas.records import DiscoveredUrl, FetchResult, ParseTask, RobotsAnswer, StoredResult
-from streams.core import active, fetch, frontier, hosts
+from streams.core import active, fetch, frontier, homes, hosts
 from streams.core import policy as bounds
 from streams.core.admit import Admission
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier
+from streams.core.homes import Home
 from streams.core.hosts import HostState
 from streams.core.index import OwnerIndex
 from streams.core.oversight import Oversight
@@ -25,10 +26,12 @@ from streams.core.sharing import Sharing
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, HostSlot, Turn, Write
 from streams.simulation import owner_process
+from streams.simulation.disk import NOWHERE, Disk
 from streams.simulation.embedded_owner import EngineProcess
 from streams.simulation.fetch_group import FetchGroup
-from streams.simulation.fleet import NOWHERE, Disk, Partition
-from streams.simulation.fleet_owner import FleetProcess
+from streams.simulation.fleet import Partition
+from streams.simulation.fleet_owner import FleetProcess, Group
+from streams.simulation.region import Takeover
 from streams.simulation.store import Store
 
 Patch = pytest.MonkeyPatch
@@ -229,7 +232,64 @@ def queue_entry_left_behind(patch: Patch) -> None:
 
 def old_index_kept(patch: Patch) -> None:
     """An owner keeps the index that it finds, wherever it stands."""
-    patch.setattr(Disk, "stands_at", lambda self, position: self.position != NOWHERE)
+    patch.setattr(Disk, "stands_at", lambda self, stamp: self.index_stamp != NOWHERE)
+
+
+def rows_before_the_transaction(patch: Patch) -> None:
+    """The design's first order: URL rows are written, and then the transaction is tried."""
+    send = FleetProcess._send
+
+    def hasty(self: FleetProcess, group: Group) -> None:
+        self._partition.write_rows(group.transaction.redo, group.transaction.stamp)
+        send(self, group)
+
+    patch.setattr(FleetProcess, "_send", hasty)
+
+
+def rows_not_redone(patch: Patch) -> None:
+    """A takeover does not write the rows that the last owner may not have written."""
+    patch.setattr(Disk, "redo", lambda self: ())
+
+
+def old_rows_redone(patch: Patch) -> None:
+    """A takeover takes whatever redo lies on its disk for that of the last transaction."""
+    patch.setattr(Disk, "redo", lambda self: () if self._redo is None else self._redo.redo)
+
+
+def redo_overwrites(patch: Patch) -> None:
+    """A takeover writes rows with its own epoch, before the transaction that records it."""
+
+    def overwriting(self: Takeover) -> None:
+        self._fleet.partition.write_rows(self._disk.redo(), self._epoch << 32)
+        self._then(self._own)
+
+    patch.setattr(Takeover, "_redo", overwriting)
+
+
+def epochs_of_each_region(patch: Patch) -> None:
+    """Each region counts its owners by itself."""
+    counts: dict[str, int] = {}
+
+    taken = homes.taken
+
+    def counted(home: Home | None, region: str) -> Home | None:
+        if taken(home, region) is None:
+            return None
+        counts[region] = counts.get(region, 0) + 1
+        return Home(counts[region], region)
+
+    patch.setattr(homes, "taken", counted)
+
+
+def home_not_moved(patch: Patch) -> None:
+    """A region takes the partition back that is not at home there any more."""
+
+    def taken(home: Home | None, region: str) -> Home | None:
+        return (
+            None if region == "south" else Home(1 if home is None else home.epoch + 1, home.region if home else region)
+        )
+
+    patch.setattr(homes, "taken", taken)
 
 
 def index_not_loaded(patch: Patch) -> None:

@@ -6,6 +6,7 @@ a step of the commit, after which the owner's object is gone and another one tak
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -16,8 +17,9 @@ from connectors.owner_log_memory import MemoryBroker, MemoryChangelog, MemoryOwn
 from connectors.ports import Record
 from connectors.url_state_memory import MemoryEpochs, MemoryUrlState
 from schemas.codec import decode, encode_batch
-from schemas.records import DiscoveredUrl, FetchLease, Kind, Source
+from schemas.records import DiscoveredUrl, FetchLease, Kind, ParseTask, Source
 from schemas.topics import partition_for
+from streams.core.hosts import NEVER_MS
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import UrlRow, decode_row
 from streams.core.rules.scope import Scope, ScopeMode
@@ -26,7 +28,7 @@ from streams.fleet.intake import TOPICS, Partitioning
 from streams.fleet.local import LocalStore
 from streams.fleet.metrics import Metrics
 from streams.fleet.owner import PartitionOwner, Ports, Setting
-from tests.support.scripted_fetcher import Answer, Started, is_stored, result_of, stored_of
+from tests.support.scripted_fetcher import Answer, Started, is_stored, parsed_of, result_of, stored_of
 
 NOW_MS = 1_700_000_000_000
 CHANGELOG = "changelog"
@@ -48,6 +50,7 @@ class FleetInMemory:
         policy: CrawlPolicy | None = None,
         partitions: int = 2,
         leases_max: int = 1_000,
+        tasks_max: int = 1_000,
     ) -> None:
         self._folder, self._web, self.partitions = folder, web, partitions
         self.broker, self.urls, self.epochs = MemoryBroker(), MemoryUrlState(), MemoryEpochs()
@@ -61,6 +64,7 @@ class FleetInMemory:
             scope=Scope(seeds=(), mode=ScopeMode.ANY),
             partitions=partitions,
             leases_max=leases_max,
+            tasks_max=tasks_max,
             changelog_topic=CHANGELOG,
             now=lambda: self.now_ms,
             jitter=lambda: 0.5,
@@ -77,6 +81,11 @@ class FleetInMemory:
         self.disk: Callable[[int], str] = lambda partition: f"disk-{partition}"  # of the next owner
         self.log: list[Started] = []
         self._answered = Counter[int]()  # leases by partition
+        self.in_time = False  # an answer takes its time; else it is there at once
+        self.spans: list[tuple[int, int, FetchLease]] = []  # (start, end) of what was asked, when answers take time
+        self._due: list[tuple[int, int, int, FetchLease]] = []  # (end, number, partition, lease)
+        self.parsing = True  # else no body is parsed
+        self._parsed = Counter[int]()  # records of tasks by partition
         self._disks = itertools.count()
 
     def new_disk(self, partition: int) -> str:
@@ -141,13 +150,13 @@ class FleetInMemory:
         idle = 0
         for _ in range(groups_max):
             busy = [self.turn(partition) for partition in range(self.partitions)]
-            if self._fetch() or any(busy) or any(self.waiting(one) for one in self.owners):
+            if self._fetch() or self._parse() or any(busy) or any(self.waiting(one) for one in self.owners):
                 idle = 0
                 continue
-            idle += 1
+            idle += not self._due
             if idle > 50:
                 return
-            self.now_ms += 500
+            self.now_ms = min(self.now_ms + 500, self._due[0][0] if self._due else NEVER_MS)
         raise AssertionError("it never came to rest")
 
     def _fetch(self) -> bool:
@@ -163,6 +172,22 @@ class FleetInMemory:
                 found = True
                 self._answer(partition, lease)
             self._answered[partition] = len(leases)
+        while self._due and self._due[0][0] <= self.now_ms:
+            found = True
+            end_ms, _, partition, lease = heapq.heappop(self._due)
+            self._told(partition, lease, end_ms)
+        return found
+
+    def _parse(self) -> bool:
+        """Tell the owners of what is to be parsed."""
+        found = False
+        for partition in range(self.partitions) if self.parsing else ():
+            tasks = self.broker.committed("parse-tasks", partition)
+            for record in tasks[self._parsed[partition] :]:
+                found = True
+                told = [parsed_of(task) for task in decode(record.value or b"", ParseTask)]
+                self.send("owner-messages", partition, encode_batch(told))
+            self._parsed[partition] = len(tasks)
         return found
 
     def _answer(self, partition: int, lease: FetchLease) -> None:
@@ -178,8 +203,19 @@ class FleetInMemory:
                 lease.permitted_address,
             )
         )
+        if self.in_time:
+            start_ms = self.log[-1].at_ms
+            end_ms = start_ms + answer.takes_ms
+            if lease.permitted_address in (None, answer.address):
+                self.spans.append((start_ms, end_ms, lease))
+            heapq.heappush(self._due, (end_ms, len(self.log), partition, lease))
+            return
         self.now_ms += 1
-        result = result_of(lease, answer, self.now_ms, self.now_ms)
+        self._told(partition, lease, self.now_ms)
+
+    def _told(self, partition: int, lease: FetchLease, end_ms: int) -> None:
+        answer = self._web(lease.url, lease.kind)
+        result = result_of(lease, answer, end_ms, end_ms)
         self.send("fetch-results", partition, encode_batch([result]))
         if is_stored(lease, answer):
             self.send("stored-results", partition, encode_batch([stored_of(lease, answer)]))

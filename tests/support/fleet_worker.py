@@ -41,6 +41,7 @@ class Order(msgspec.Struct, frozen=True):
     leases_max: int = 10_000
     duration_ms: int = 120_000  # of one fetch
     app: str = "tests.support.fleet_worker"  # the module that is run
+    tasks_max: int = 10_000
     address_concurrency: int | None = None
     new_per_day: int | None = None
     session_s: int = 6
@@ -84,6 +85,7 @@ def build(order: Order) -> OwnerApp:
         scope=Scope(seeds=(), mode=ScopeMode.ANY),
         partitions=order.partitions,
         leases_max=order.leases_max,
+        tasks_max=order.tasks_max,
         changelog_topic=OWNER_CHANGELOG,
         now=steady_clock(),
         jitter=random.SystemRandom().random,
