@@ -31,7 +31,8 @@ ANSWER_S_MAX = 10.0
 _ANSWER_BYTES_MAX = 1 << 20
 
 Explain = Callable[[str], Sequence[tuple[str, str]]]
-"""A URL or host to (label, sentence), as `infra.explaining` makes them; raises UsageError for what is neither."""
+"""A URL or host to (label, sentence), as `infra.explaining` makes them. Raises UsageError for what is neither, and
+NotTheOwner where the partition was let go meanwhile."""
 
 
 class OwnerPage(msgspec.Struct, frozen=True):
@@ -77,6 +78,8 @@ def answer(query: Mapping[str, str], owned: Callable[[int], tuple[int, Explain] 
         because = tuple((label, sentence) for label, sentence in explain(what))
     except UsageError as error:
         return 400, msgspec.json.encode(_Error(str(error)))
+    except NotTheOwner as error:
+        return 421, msgspec.json.encode(_Error(str(error)))
     return 200, msgspec.json.encode(Explained(int(partition), epoch, because))
 
 

@@ -41,6 +41,14 @@ class Group(enum.Enum):
     OPERATOR = "operator"  # people: list, show, requeue
 
 
+WORKER_GROUPS = (Group.OWNER, Group.FETCH, Group.PARSE, Group.ROUTE)
+"""Those that our workers run, in the order of the flow."""
+
+APP_PREFIX = "headrace-"
+"""A stage's Faust app id is this and its group's name, and so is its consumer group; further consumers of the stage
+carry more after another dash."""
+
+
 class Cleanup(enum.Enum):
     """Kafka's cleanup.policy."""
 

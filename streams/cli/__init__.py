@@ -65,6 +65,13 @@ VERBS = (
         fleet=True,
     ),
     Verb(
+        "worker",
+        "streams.cli.worker",
+        "[--stage S...] [--config FILE]",
+        "a fleet's worker: owner, fetch, parse and route, or some of them",
+        fleet=True,
+    ),
+    Verb(
         "seeds", "streams.cli.fleet.seeds", "FILE|-|URL...", "URLs into a fleet, acknowledged and counted", fleet=True
     ),
     Verb(

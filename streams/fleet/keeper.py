@@ -115,6 +115,10 @@ class Keeper:
     async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> None:
         await self.running(call, *arguments)
 
+    def not_taken_over(self) -> list[int]:
+        """The partitions that are this worker's and whose takeover is not done."""
+        return sorted(one for one, role in self._wanted.items() if role is Role.OWNER and one not in self.owners)
+
     def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """See `streams.fleet.metrics.Gauges`."""
         now_ms = self._setting.now()

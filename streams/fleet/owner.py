@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from connectors.inbox_kafka import Message
-from connectors.ports import Changelog, Epochs, OwnerLog, StoreClosed, UrlState
+from connectors.ports import Changelog, Epochs, OwnerLog, Record, StoreClosed, UrlState
 from schemas.foreign import Resolver
 from streams.core import policy as bounds
 from streams.core.budget import share
@@ -24,7 +24,7 @@ from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy
 from streams.core.rules.scope import Scope
-from streams.core.turn import Turn
+from streams.core.turn import Reads, Turn
 from streams.fleet import outputs
 from streams.fleet.commit import Closed, Committer
 from streams.fleet.intake import Intake, Partitioning, Taken
@@ -51,6 +51,7 @@ class Setting(msgspec.Struct, frozen=True):
     jitter: Callable[[], float]
     at: Callable[[str], None] = lambda step: None  # told each step as it is reached
     resolver: Resolver | None = None
+    announce: Callable[[int, int, int], Record] | None = None  # (partition, epoch, now) to what makes the owner known
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -137,7 +138,8 @@ class PartitionOwner:
         self._core, self._committer = core, committer
         self._go_on()
         turn = core.adopt(setting.now(), close_leases=False)
-        self._commit(turn, Taken(), {})
+        made_known = [] if setting.announce is None else [setting.announce(self.partition, self.epoch, turn.now_ms)]
+        self._commit(turn, Taken(onward=made_known), {})
         self._out = {slot.host_id: len(slot.state.in_flight) for slot in core.hosts.in_memory() if slot.state.in_flight}
         self._out_total = sum(self._out.values())
         log.info("partition %d: owned from epoch %d on, index %s", self.partition, self.epoch, index)
@@ -148,6 +150,11 @@ class PartitionOwner:
     def _go_on(self) -> None:
         if self._closed:
             raise Closed(f"partition {self.partition}")
+
+    @property
+    def db(self) -> Reads:
+        """Its committed state, for any thread to read, while it is owned."""
+        return self._store.db
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
