@@ -16,7 +16,7 @@ from streams.core.failures import EXIT_FAILED, CrawlError
 
 __all__ = ["Readers", "check_data", "check_readers", "check_stages", "check_topics"]
 
-_DATADIR_VARIABLES = ("F_DATADIR", "APP_DATADIR", "FAUST_DATADIR", "DATADIR")  # the first is Faust's own --datadir
+_DATADIR_VARIABLES = ("F_DATADIR", "APP_DATADIR", "FAUST_DATADIR")  # the first is Faust's own --datadir
 
 
 class Readers(Protocol):
