@@ -12,15 +12,17 @@ from typing import Any
 import faust
 import msgspec
 
+from connectors.cassandra_link import CassandraLink
 from connectors.changelog_kafka import KafkaChangelog
 from connectors.owner_log_kafka import KafkaOwnerLog
+from connectors.schema_registry import SchemaRegistry
 from infra.explaining import Explainer
 from infra.fleet_checks import check_topics
 from infra.provision.kafka_admin import client_settings
 from infra.settings import Settings
 from infra.settings_fleet import Fleet, KafkaSecurity
 from infra.wiring import policy_of, steady_clock
-from infra.wiring_fleet import open_epochs, open_link, open_url_state
+from infra.wiring_fleet import open_epochs, open_link, open_registry, open_url_state
 from schemas.topics import OWNER_APP, OWNER_CHANGELOG
 from streams.core.budget import share
 from streams.core.failures import EXIT_FAILED, CrawlError
@@ -39,7 +41,16 @@ def open_owner(settings: Settings) -> OwnerApp:
     """The app of an owner's worker, not started; `streams.app` names it to Faust. Raises CrawlError."""
     fleet = settings.fleet
     link = open_link(fleet, log.warning)
+    registry = open_registry(fleet, log.warning)
+    services: dict[str, CassandraLink | SchemaRegistry] = {"cassandra": link}
+    if registry is not None:
+        services["registry"] = registry
     kafka = client_settings(fleet)
+
+    def close() -> None:
+        for service in services.values():
+            service.close()
+
     setting = Setting(
         policy=policy_of(settings),
         scope=Scope(
@@ -54,13 +65,15 @@ def open_owner(settings: Settings) -> OwnerApp:
         changelog_topic=OWNER_CHANGELOG,
         now=steady_clock(),
         jitter=random.SystemRandom().random,
+        resolver=registry,
     )
     ports = Ports(
         urls=open_url_state(link),
         epochs=open_epochs(link, worker=socket.gethostname(), region=fleet.cassandra_datacenter),
         changelog=KafkaChangelog(kafka, OWNER_CHANGELOG),
         open_log=lambda partition: KafkaOwnerLog(kafka, OWNER_APP, partition),
-        close=link.close,
+        close=close,
+        away_s=lambda: {one: service.away_s() for one, service in services.items()},
     )
     worker = Worker(
         kafka=kafka,

@@ -12,6 +12,7 @@ import contextlib
 import enum
 import functools
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -126,6 +127,17 @@ class Keeper:
         yield "headrace_partitions_owned", (), len(self.owners)
         lag = self._follower.lag
         yield "headrace_partitions_standby", (), sum(1 for behind in list(lag.values()) if behind == 0)
+        sums: Counter[str] = Counter()
+        rooms = []
+        for owner in list(self.owners.values()):
+            sums.update({name: int(number) for name, _, number in owner.gauges()})
+            rooms.append(owner.room())
+        for name, number in sums.items():
+            yield name, (), number
+        # Of a worker, since one partition of many that is full stops no crawl.
+        yield "headrace_grants_stopped", ("leases",), float(bool(rooms) and not any(rooms))
+        for service, away_s in self._ports.away_s().items():
+            yield "headrace_service_away_seconds", (service,), round(away_s, 1)
         for (topic, partition), behind in list(self._inbox.lag.items()):
             yield "headrace_consumer_lag_records", (topic, str(partition)), behind
         for partition, feed in list(self.feeds.items()):

@@ -10,7 +10,7 @@ All of it blocks and belongs into a thread; one call at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -62,6 +62,7 @@ class Ports(msgspec.Struct, frozen=True):
     changelog: Changelog
     open_log: Callable[[int], OwnerLog]
     close: Callable[[], None] = lambda: None  # calls that wait for a service that is away end with `StoreClosed`
+    away_s: Callable[[], Mapping[str, float]] = dict  # by service: how long it has not answered; 0 while it does
 
 
 class Undecidable(Exception):
@@ -163,6 +164,17 @@ class PartitionOwner:
         """Of each topic: the last offset that is applied."""
         assert self._committer is not None
         return self._committer.positions
+
+    def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """Sizes of this partition, to be added up with others'. See `streams.fleet.metrics.Gauges`."""
+        core = self._core
+        if core is None:
+            return
+        totals = core.totals
+        yield "headrace_urls_known", (), totals.known
+        yield "headrace_urls_queued", (), sum(totals.queued)
+        yield "headrace_pages_stored", (), totals.pages
+        yield "headrace_leases_in_flight", (), self._out_total
 
     def next_ms(self) -> int:
         """When a group without messages may have something to do; after a while when there is no room for leases."""
