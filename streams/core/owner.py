@@ -365,6 +365,8 @@ class Owner:
             if self._watched.get(host_id_) != expires_ms:
                 continue
             del self._watched[host_id_]
+            if host_id_ not in self.hosts:
+                continue  # it rests: one with leases out is in memory
             slot = self.hosts.slot(host_id_)
             for lease_id, lease in list(slot.state.in_flight.items()):
                 if lease.expires_ms <= turn.now_ms:
@@ -398,7 +400,18 @@ class Owner:
             if self.sharing is not None:
                 self.sharing.message(turn, message, self.hosts.named)
             return
+        if message.kind is OwnerMessageKind.PARSED:
+            self._parsed_elsewhere(turn, message)
+            return
         self.robots.message(turn, self.hosts.named(message.to_key), message)
+
+    def _parsed_elsewhere(self, turn: Turn, message: OwnerMessage) -> None:
+        """A page whose links are routed elsewhere; one of a host that nobody knows says nothing."""
+        page, slot = message.page, self.hosts.known(host_id(message.to_key))
+        if page is None or slot is None:
+            turn.counts.stale += 1
+        else:
+            self.completion.parsed(turn, slot, page)
 
     # --- the frame of a turn --------------------------------------------------------------------------------------
 
@@ -438,8 +451,6 @@ class Owner:
             writes.append((Family.HOST, host_id_, encode_host(state)))
             if state.in_flight:
                 self._watch(slot)
-            else:  # nothing to expire: a look for it would load a host that rests
-                self._watched.pop(host_id_, None)
         self._add_totals(turn.known, turn.queued, turn.pages)
 
     def _add_totals(self, known: int, queued: Sequence[int], pages: int) -> None:

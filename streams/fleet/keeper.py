@@ -127,15 +127,18 @@ class Keeper:
         yield "headrace_partitions_owned", (), len(self.owners)
         lag = self._follower.lag
         yield "headrace_partitions_standby", (), sum(1 for behind in list(lag.values()) if behind == 0)
+        owners = list(self.owners.values())
+        yield "headrace_parse_backlog", (), sum(owner.parse_backlog for owner in owners)
+        yield "headrace_parse_backlog_max", (), self._setting.tasks_max * len(owners)
         sums: Counter[str] = Counter()
-        rooms = []
-        for owner in list(self.owners.values()):
+        for owner in owners:
             sums.update({name: int(number) for name, _, number in owner.gauges()})
-            rooms.append(owner.room())
         for name, number in sums.items():
             yield name, (), number
-        # Of a worker, since one partition of many that is full stops no crawl.
-        yield "headrace_grants_stopped", ("leases",), float(bool(rooms) and not any(rooms))
+        # Of all partitions here: one of many that is full stops no crawl.
+        stopped = {owner.stopped_by() for owner in owners}
+        for limit in ("leases", "parse"):
+            yield "headrace_grants_stopped", (limit,), float("" not in stopped and limit in stopped)
         for service, away_s in self._ports.away_s().items():
             yield "headrace_service_away_seconds", (service,), round(away_s, 1)
         for (topic, partition), behind in list(self._inbox.lag.items()):
