@@ -238,7 +238,7 @@ MEANINGS = {
     "fleet.partitions": "partitions of the topics, for ever: with others hosts change owners; large fleets: 1024",
     "fleet.stages": "what a worker runs: owner, fetch, parse, route; a large fleet has workers of one stage each",
     "fleet.data": "a worker's own folder for its local stores, each needs one; it rules, not Faust's --datadir",
-    "fleet.web_bind": "address on which a worker serves its pages (live, ready, metrics, explain); they ask for no login",
+    "fleet.web_bind": "address on which a worker serves its pages: live, ready, metrics, explain; no login is asked",
     "fleet.web_port": "port of those pages; each worker of a machine needs one of its own",
     "fleet.web_host": "by which name others reach them; none: web_bind, or this machine's name where that is all",
     "fleet.registry": "URL of a schema registry, for what others write in its framing; empty: none",

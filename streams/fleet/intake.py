@@ -156,7 +156,9 @@ class Intake:
                 request_id = one.request_id or f"{message.at_ms:015d}-{self._partition}-{message.offset}-{at}"
                 one = msgspec.structs.replace(one, request_id=request_id)
                 taken.forwarded += 1
-                taken.onward.append(Record("host-policies", place, f"{one.host_key} {request_id}".encode(), encode(one)))
+                taken.onward.append(
+                    Record("host-policies", place, f"{one.host_key} {request_id}".encode(), encode(one))
+                )
         return ours
 
 

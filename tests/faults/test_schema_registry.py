@@ -76,7 +76,7 @@ def framed(number: int) -> bytes:
 
 
 def test_a_strangers_record_is_read_by_its_writers_schema(registry: Registry, port: int) -> None:
-    """Asked once for each number, with the login; a number that nobody registered is a bad record, asked again later."""
+    """Asked once for each number, with the login; a number that nobody registered is a bad record."""
     resolver = client(port, user="u", password="p:w")
     for _ in range(3):
         [found] = decode_foreign(framed(7), DiscoveredUrl, now_ms=1, resolver=resolver)

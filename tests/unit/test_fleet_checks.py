@@ -75,7 +75,7 @@ def test_a_stage_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(
         wiring_worker, "OPENERS", {"parse": ("infra.wiring_of_none", "open_it"), "route": ("tests.needs_none", "f")}
     )
-    with pytest.raises(CrawlError, match="stage parse needed infra.wiring_of_none, .*this version does not have"):
+    with pytest.raises(CrawlError, match=r"stage parse needed infra\.wiring_of_none, .*this version does not have"):
         opener_of("parse")
     with pytest.raises(CrawlError, match='no stage "index"; known: parse, route'):
         opener_of("index")
