@@ -10,7 +10,7 @@ from infra.provision import topics
 from infra.provision.kafka_admin import ConfluentAdmin
 from infra.provision.steps import Verdict
 from infra.settings_fleet import Fleet
-from schemas.topics import APP_PREFIX, TOPICS
+from schemas.topics import APP_PREFIX, TOPICS, is_group_of
 from streams import topology
 from streams.core.failures import EXIT_FAILED, CrawlError
 
@@ -67,11 +67,10 @@ def check_readers(stages: Iterable[str], admin: Readers) -> None:
     readers = admin.readers()
     running = set(stages)
     for topic in TOPICS.values():
-        group = topic.group.value
-        if group not in running:
+        if topic.group.value not in running:
             continue
-        own = APP_PREFIX + group
-        strangers = sorted(one for one in readers.get(topic.name, ()) if one != own and not one.startswith(f"{own}-"))
+        own = APP_PREFIX + topic.group.value
+        strangers = sorted(one for one in readers.get(topic.name, ()) if not is_group_of(one, topic.group))
         if strangers:
             raise CrawlError(
                 f"topic {topic.name}: needed {own} to be the one group that reads it, came {' and '.join(strangers)}"

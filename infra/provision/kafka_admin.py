@@ -121,17 +121,21 @@ class ConfluentAdmin:
         listed = self._result(self._admin.list_consumer_groups(request_timeout=_ANSWER_S_MAX), "the list of groups")
         return tuple(sorted(one.group_id for one in listed.valid))
 
-    def ends(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Where each partition ends for a reader of committed data."""
-        latest: Any = OffsetSpec.latest  # its package does not say what it gives
-        asked = {TopicPartition(topic, partition): latest() for topic, partition in places}
+    def bounds(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Where each partition begins, and ends for a reader of committed data."""
+        spec: Any = OffsetSpec  # its package does not say what its functions give
+        begins, ends = self._offsets(places, spec.earliest()), self._offsets(places, spec.latest())
+        return {place: (begins[place], ends[place]) for place in begins}
+
+    def _offsets(self, places: Sequence[tuple[str, int]], which: Any) -> dict[tuple[str, int], int]:
+        asked = {TopicPartition(topic, partition): which for topic, partition in places}
         if not asked:
             return {}
         futures = self._admin.list_offsets(
             asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S_MAX
         )
         return {
-            (place.topic, place.partition): self._result(future, f"the end of {place.topic}").offset
+            (place.topic, place.partition): self._result(future, f"the offsets of {place.topic}").offset
             for place, future in futures.items()
         }
 

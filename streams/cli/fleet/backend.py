@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from connectors.owner_page import Explained, OwnerPage
     from connectors.policy_ledger import Transactions
     from connectors.producer import Client
-    from connectors.topic_reader import Consumer
+    from connectors.topic_reader import Consumer, Place
 
 __all__ = ["FleetBackend", "default_fleet_backend", "need_packages"]
 
@@ -28,6 +28,14 @@ class FleetBackend(Protocol):
     def transactions(self, fleet: Fleet, on_error: Callable[[str], None]) -> Transactions: ...
 
     def consumer(self, fleet: Fleet, on_error: Callable[[str], None]) -> Consumer: ...
+
+    def owner_numbers(self, page: str) -> Mapping[str, float]:
+        """What the owners at that page count, by metric."""
+        ...
+
+    def places(self, fleet: Fleet, groups: Mapping[str, str]) -> Mapping[str, Mapping[int, Place]]:
+        """How far each topic is read by its group; `groups`: topic to stage."""
+        ...
 
     def ask_owner(self, page: OwnerPage, what: str) -> Explained: ...
 
