@@ -175,7 +175,7 @@ class PartitionOwner:
             return
         totals = core.totals
         yield "headrace_urls_known", (), totals.known
-        yield "headrace_urls_queued", (), sum(totals.queued)
+        yield "headrace_urls_queued", (), totals.queued_new + totals.queued_retry + totals.queued_revisit
         yield "headrace_pages_stored", (), totals.pages
         yield "headrace_leases_in_flight", (), self._out_total
 
