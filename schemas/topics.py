@@ -127,7 +127,7 @@ TOPICS = {
             name="parsed-pages",
             key="host_key",
             record=records.ParsedPage,
-            producers=("parse",),
+            producers=("parse", "complete"),  # of complete: that a URL has no content any more
             group=Group.ROUTE,
             retention_ms=_BULK_MS,
         ),

@@ -22,6 +22,7 @@ def of_turn(turn: Turn, partition: int, partition_of: Callable[[str], int]) -> l
     """All that becomes visible with the turn. Its hosts are of `partition`; others' are where `partition_of` says."""
     records = batches("fetch-leases", partition, turn.leases, lambda lease: lease.host_key)
     records += batches("parse-tasks", partition, turn.tasks, lambda task: task.host_key)
+    records += batches("parsed-pages", partition, turn.withdrawn, lambda page: page.host_key)
     records += batches("dead-letters", partition, turn.dead, lambda letter: letter.host_key)
     records += spread("discovered-urls", turn.found_elsewhere, lambda found: found.host_key, partition_of)
     records += spread("owner-messages", turn.messages_elsewhere, lambda message: message.to_key, partition_of)
