@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, shell: Shell) -> int:
     if arguments.fleet == (arguments.dir is not None):
-        raise UsageError("status: needed DIR, the crawl's folder, or --fleet without one; headrace status --help shows how")
+        raise UsageError(
+            "status: needed DIR, the crawl's folder, or --fleet without one; headrace status --help shows how"
+        )
     pause = threading.Event()
     looks = _watch_fleet if arguments.fleet else watch
     looks(arguments, shell, lambda: pause.wait(WATCH_S))
