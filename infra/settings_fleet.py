@@ -93,6 +93,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     standbys: int = 1
     group_ms: int = 50
     leases_max: int = 10_000
+    skip_lost_input: bool = False
     parse_backlog_max: int = 10_000
 
 
@@ -193,6 +194,7 @@ RANGES = {  # least, most
     "fleet.session_s": (6, 300),
     "fleet.standbys": (0, 14),
     "fleet.group_ms": (5, 5_000),
+    "fleet.skip_lost_input": "an owner goes on without input that retention took unread; infra/production/README.md",
     "fleet.leases_max": (1, 1_000_000),
     "fleet.parse_backlog_max": (1, 1_000_000),
     "fleet.index_shards": (1, 1_024),
