@@ -72,7 +72,7 @@ METRICS = {
         Metric(
             "headrace_policy_violations_total",
             _COUNTER,
-            "requests that the judge found amiss",
+            "requests that the fetcher's own watch found amiss",
             ("rule",),
         ),
         Metric("headrace_bodies_total", _COUNTER, "bodies stored: new, or a revisit of the same bytes", ("kind",)),
