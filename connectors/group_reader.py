@@ -56,6 +56,10 @@ class Reading(Protocol):
         """Partition → term of those that are ours now."""
         ...
 
+    def is_member(self) -> bool:
+        """Whether the group has dealt its partitions; there may be none for us."""
+        ...
+
     def close(self) -> None:
         """Commit and leave the group."""
         ...
@@ -96,6 +100,7 @@ class GroupReader:
         self._lock = threading.Lock()  # over what is done
         self._terms: dict[int, int] = {}
         self._last_term = 0
+        self._member = False
         self._done: dict[int, int] = {}  # partition → offset to commit
         self._paused: set[int] = set()
         self._top: dict[int, int] = {}
@@ -115,6 +120,9 @@ class GroupReader:
     def terms(self) -> Mapping[int, int]:
         with self._lock:
             return dict(self._terms)
+
+    def is_member(self) -> bool:
+        return self._member
 
     def close(self) -> None:
         self._stopping.set()
@@ -140,6 +148,7 @@ class GroupReader:
             consumer.close()
 
     def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        self._member = True
         with self._lock:
             for one in partitions:
                 self._last_term += 1

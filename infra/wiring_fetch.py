@@ -15,12 +15,12 @@ from connectors.object_store import ObjectStore
 from connectors.ports import StoreClosed
 from connectors.segments_s3 import S3Segments, Spool
 from connectors.stage_sender import KafkaSender
+from infra.fleet_checks import check_topics
 from infra.provision.kafka_admin import client_settings
 from infra.provision.s3_store import open_client
 from infra.settings import Settings, user_agent_header
 from infra.web import open_web, version
 from infra.wiring import steady_clock, wall_clock_ms
-from infra.wiring_owner import check_topics
 from streams import topology
 from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.fleet.fetch import TOPIC, Fetcher, Pace

@@ -26,6 +26,7 @@ from schemas.records import FetchLease, FetchResult, Outcome, StoredResult
 from streams.core import fetch as rules
 from streams.core import policy as bounds
 from streams.core.failures import CrawlError
+from streams.core.manners import Watch
 from streams.core.starting import UNOWNED, Starter
 from streams.fleet import outputs
 from streams.fleet.fetch_store import Store
@@ -67,6 +68,7 @@ class Fetcher:
         self._partition_of, self._now, self._metrics, self._failed = partition_of, now, metrics, failed
         self._loop = asyncio.get_running_loop()
         self._starter = Starter(fetches_max=pace.fetches_max, waiting_max=pace.waiting_max)
+        self._watch = Watch()
         self._reader: LeaseReader | None = None
         self._store: Store | None = None
         self._requests: set[asyncio.Task[None]] = set()
@@ -151,7 +153,7 @@ class Fetcher:
         if fetched.result.error == UNOWNED:
             self._drop(1)
             return
-        self._count(fetched.result)
+        self._count(lease, fetched.result)
         self._post(fetched.result)
         if fetched.result.outcome is not Outcome.EXPIRED:
             self._keep(lease, fetched)
@@ -168,12 +170,18 @@ class Fetcher:
         assert self._store is not None
         self._store.keep(lease, fetched)
 
-    def _count(self, result: FetchResult) -> None:
+    def _count(self, lease: FetchLease, result: FetchResult) -> None:
         if result.outcome is Outcome.EXPIRED:
             self._metrics.count("headrace_leases_expired_total")
         else:
             self._metrics.count("headrace_fetches_total", 1, (result.outcome.value, str(result.status)))
             self._metrics.count("headrace_fetch_bytes_total", result.wire_bytes)
+            broken = self._watch.see(lease, result)
+            if broken is not None:
+                log.critical(
+                    "fetch: %s was asked against its %s, under lease %s", lease.url, broken, lease.lease_id.hex()
+                )
+                self._metrics.count("headrace_policy_violations_total", 1, (broken,))
 
     def _drop(self, number: int) -> None:
         """Leases of which nothing may be said."""

@@ -24,8 +24,6 @@ from streams.fleet.worker import leave
 
 __all__ = ["Opened", "StageApp", "stage_app"]
 
-READER_SILENT_MS_MAX = 60_000
-
 
 class Opened(msgspec.Struct):
     """What a stage is made of, once the event loop runs."""
@@ -60,10 +58,14 @@ class StageApp(faust.App):
     def ready(self) -> str | None:
         reader = self.reader
         if reader is None:
-            return f"stage {self.stage}: has not begun yet"
-        if not reader.terms():
-            return f"stage {self.stage}: no partition is assigned to it yet"
+            return "it has not begun yet"
+        if not reader.is_member():
+            return "it is not a member of its group yet"
         return None
+
+    async def on_start(self) -> None:
+        """Faust's own would make a consumer, to show it in a graph."""
+        self.finalize()
 
     async def on_started(self) -> None:
         assert self.begin is not None
