@@ -39,6 +39,8 @@ class Order(msgspec.Struct, frozen=True):
     partitions: int = 4
     delay_ms: int = 100
     leases_max: int = 10_000
+    duration_ms: int = 120_000  # of one fetch
+    app: str = "tests.support.fleet_worker"  # the module that is run
     tasks_max: int = 10_000
     address_concurrency: int | None = None
     new_per_day: int | None = None
@@ -76,6 +78,7 @@ def build(order: Order) -> OwnerApp:
     policy = CrawlPolicy(
         politeness=Politeness(delay_ms=order.delay_ms, address_concurrency=order.address_concurrency),
         budget=BudgetPolicy(new_per_day=order.new_per_day),
+        duration_ms_max=order.duration_ms,
     )
     setting = Setting(
         policy=policy,

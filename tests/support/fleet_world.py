@@ -138,7 +138,7 @@ class Worker:
         self.log = world.folder / f"{name}.log"
         Path(order.data).mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, TOLD: msgspec.json.encode(order).decode(), "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "faust", "-A", "tests.support.fleet_worker", "worker", "-l", "info"]
+        command = [sys.executable, "-m", "faust", "-A", order.app, "worker", "-l", "info"]
         command += ["--web-bind", "127.0.0.1", "--web-port", str(self.port), "--web-host", "127.0.0.1"]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
