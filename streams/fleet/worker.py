@@ -129,7 +129,7 @@ def _keeper(worker: Worker, setting: Setting, ports: Ports, metrics: Metrics, ha
             f"{worker.app}-input",
             leave,
         ),
-        follower=ChangelogFollower(worker.kafka, setting.changelog_topic),
+        follower=ChangelogFollower(worker.kafka, setting.changelog_topic, leave),
         metrics=metrics,
         pace=worker.pace,
         limits=worker.limits,
