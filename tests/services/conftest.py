@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from infra.services import catalog, launcher
-from infra.services.catalog import HOST
-from infra.services.processes import is_free
+from tests.support.ports import reserved
 
-# Beside a person's own services, and beside another test run: the first hundred whose ports are all free.
+# Beside a person's own services, and beside another test run: the first whose ports are all free, held to the end.
 _OFFSETS = range(2_000, 3_200, 100)
 
 
@@ -59,10 +58,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def _offset() -> int:
     outside = {name: value for name, value in os.environ.items() if name != "HEADRACE_PORTS"}
-    for offset in _OFFSETS:
-        ports = catalog.ports({**outside, "HEADRACE_PORTS": f"+{offset}"})
-        if all(is_free(HOST, port) for port in ports.values()):
-            return offset
-    raise AssertionError(
-        f"no {len(catalog.PORTS)} free ports for the services of the tests at any offset of {_OFFSETS}"
-    )
+
+    def ports(offset: int) -> list[int]:
+        return list(catalog.ports({**outside, "HEADRACE_PORTS": f"+{offset}"}).values())
+
+    return reserved("offset", _OFFSETS, ports)

@@ -22,6 +22,7 @@ from schemas.topics import partition_for
 from streams.core.rows import UrlRow, decode_row
 from streams.core.rules.urls import host_key
 from tests.support.fleet_worker import TOLD, Order
+from tests.support.ports import reserved_port
 from tests.support.url_state_file import FileUrlState
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,6 @@ class FleetWorld:
         self.order = Order(kafka=kafka, data="", rows=str(folder / "rows.sqlite"), partitions=partitions, **order)
         self.rows_file = FileUrlState(Path(self.order.rows))
         self.workers: list[Worker] = []
-        self._port = 0
         self._make_topics()
 
     def worker(self, name: str = "a", **order: Any) -> Worker:
@@ -123,18 +123,13 @@ class FleetWorld:
         for future in admin.create_topics(made, operation_timeout=_DEED_S_MAX).values():
             future.result(_DEED_S_MAX)
 
-    def port(self) -> int:
-        """A number for a worker's pages, not used by another of this world."""
-        self._port += 1
-        return 26_000 + os.getpid() % 2_000 * 8 + self._port
-
 
 class Worker:
     """One process."""
 
     def __init__(self, world: FleetWorld, name: str, order: Order) -> None:
         self.name, self.order = name, order
-        self.port = world.port()
+        self.port = reserved_port()
         self.log = world.folder / f"{name}.log"
         Path(order.data).mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, TOLD: msgspec.json.encode(order).decode(), "PYTHONPATH": str(ROOT)}
