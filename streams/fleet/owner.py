@@ -51,6 +51,7 @@ class Setting(msgspec.Struct, frozen=True):
     jitter: Callable[[], float]
     at: Callable[[str], None] = lambda step: None  # told each step as it is reached
     resolver: Resolver | None = None
+    region: str = ""  # where the worker runs: it owns what is at home there
 
 
 class Ports(msgspec.Struct, frozen=True):

@@ -91,7 +91,15 @@ def owner_app(worker: Worker, setting: Setting, ports: Ports) -> OwnerApp:
             metrics.gauges = app.keeper.gauges
         app.keeper.assign(owned, followed)
 
-    app.tables.add(OwnerTable(app, name=OWNER_TABLE, partitions=setting.partitions, assign=assign))
+    app.tables.add(
+        OwnerTable(
+            app,
+            name=OWNER_TABLE,
+            partitions=setting.partitions,
+            assign=assign,
+            changelog=setting.changelog_topic,
+        )
+    )
 
     @app.agent(groups, concurrency=min(setting.partitions, worker.limits.threads), supervisor_strategy=Patient)
     async def owner(stream: Any) -> None:

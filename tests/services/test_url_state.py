@@ -83,6 +83,11 @@ class TestEpochs(EpochLaws):
         """On the module's link."""
         return open_epochs(link, worker="w", region="r")
 
+    @pytest.fixture
+    def elsewhere(self, link: CassandraLink) -> Epochs:
+        """On the module's link, too."""
+        return open_epochs(link, worker="w", region="elsewhere")
+
 
 def _stores(settings: Fleet, link: CassandraLink, kind: type[CassandraUrlState | PaxosUrlState]) -> Iterator[OpenStore]:
     opened: list[CassandraLink] = []
