@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from infra.settings_fleet import Fleet as FleetSettings
 from tests.services.conftest import Fleet
 from tests.support.fleet_crawl import Crawl
-from tests.support.fleet_world import until
+from tests.support.fleet_world import Worker, until
 
-# What a worker says once it waits. Each takes longer than a session; tests.benchmarks.fleet_outages has the half minute.
+# What a worker says once it waits, which takes longer than its session. tests.benchmarks.fleet_outages: half a minute.
 WAITS = {"kafka": "waits for the brokers", "cassandra": "waiting for it, nothing is lost"}
 
 
@@ -25,6 +26,10 @@ def crawl(fleet: Fleet, owners_keyspace: FleetSettings, tmp_path: Path) -> Itera
         made.close()
 
 
+def one_says(workers: Sequence[Worker], words: str) -> bool:
+    return any(words in worker.said(1_000) for worker in workers)
+
+
 def test_both_services_are_away_for_a_while(crawl: Crawl, fleet: Fleet) -> None:
     """Two workers under load; the broker stands still, then Cassandra: nothing is lost, nothing is repeated, nothing
     goes to the dead letters, no worker ends, and nobody had to do anything."""
@@ -34,7 +39,7 @@ def test_both_services_are_away_for_a_while(crawl: Crawl, fleet: Fleet) -> None:
     for service, words in WAITS.items():
         crawl.goes_on()
         with fleet.stopped(service):
-            until(lambda: any(words in worker.said(1_000) for worker in workers), f"a worker to wait\n{crawl.said()}")
+            until(functools.partial(one_says, workers, words), f"a worker to wait\n{crawl.said()}")
         crawl.goes_on(within_s=90)
     crawl.check()
     assert [worker.process.poll() for worker in workers] == [None, None], crawl.said()

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,8 @@ class FleetWorld:
     def worker(self, name: str = "a", **order: Any) -> Worker:
         """Started; `name` is its folder, which a later one of the same name finds again.
 
-        With rows in Cassandra and no step to end at it is the real one, `streams.app`; else `tests.support.fleet_worker`.
+        With rows in Cassandra and no step to end at it is the real one, `streams.app`; else
+        `tests.support.fleet_worker`.
         """
         told = msgspec.structs.replace(self.order, data=str(self.folder / name), **order)
         Path(told.data).mkdir(parents=True, exist_ok=True)
@@ -122,6 +125,11 @@ class FleetWorld:
             assert len(rows) < _ROWS_OF_A_HOST_MAX
             found |= {row.url: row for row in rows}
         return found
+
+    def count_rows(self, hosts: Iterable[str]) -> int:
+        """How many rows these hosts have in the URL table."""
+        with ThreadPoolExecutor(16) as threads:
+            return sum(threads.map(lambda host: len(self._urls.scan(host, b"", _ROWS_OF_A_HOST_MAX)), hosts))
 
     def read(self, topic: str, kind: type[msgspec.Struct]) -> list[Any]:
         """All records of a topic, as a reader of committed data finds them."""
@@ -204,6 +212,15 @@ class Worker:
     def owns(self) -> bool:
         """Whether it took any partition over."""
         return "owned from epoch" in self.said(1_000)
+
+    def gauge(self, name: str, labels: str = "") -> float:
+        """The sum of a metric's numbers on its page, of those lines that have `labels` in them; 0 without a page."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return 0.0
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name) and labels in line)
 
     def said(self, lines: int = 60) -> str:
         return "\n".join(self.log.read_text("utf-8", errors="replace").splitlines()[-lines:])

@@ -52,6 +52,7 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
     partition: int
     epoch: int  # its owner's
+    lease_id: bytes
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -103,7 +104,7 @@ class ScriptedFetcher:
                 if message.error() is None:
                     at_ms, partition = time.time_ns() // 1_000_000, message.partition()
                     for lease in decode(message.value(), FetchLease):
-                        self.arrived.append(Arrived(at_ms, partition, lease.owner_epoch))
+                        self.arrived.append(Arrived(at_ms, partition, lease.owner_epoch, lease.lease_id))
                         self._take(lease)
             self._answer(producer)
             producer.poll(0)
