@@ -155,9 +155,8 @@ def _run(
     fetches = (len(fetcher.log) - fetched) / arguments.seconds
     until(lambda: sender.sent_ms.keys() <= durable.at_ms.keys(), f"all to be durable\n{workers[0].said()}", 300)
     took = [(durable.at_ms[one] - sent_ms) / 1_000 for one, sent_ms in sender.sent_ms.items()]
-    say(
-        f"{len(took) / arguments.seconds:,.0f} URLs/s, {fetches:.0f} fetches/s: discovery to durable {percentiles(took)}"
-    )
+    say(f"{len(took) / arguments.seconds:,.0f} URLs/s, {fetches:.0f} fetches/s")
+    say(f"discovery to durable: {percentiles(took)}")
     say(said)
     wanted = len(took) + arguments.hosts
     until(lambda: world.count_rows(sender.hosts) >= wanted, "all rows to be in Cassandra", 300)
