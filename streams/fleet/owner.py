@@ -10,6 +10,7 @@ All of it blocks and belongs into a thread; one call at a time.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -36,6 +37,10 @@ log = logging.getLogger(__name__)
 
 LEASES_PER_GROUP_MAX = 2_000
 TAKEOVER_STEPS = ("fenced", "caught up", "epoch", "redone")
+_ADOPTING = threading.Lock()
+"""One partition of a process adopts at a time: it is CPU alone, some 8 us a host, and of several that share the
+interpreter the first would be done when the last is."""
+
 _WITHOUT_EFFECT = frozenset({"wake-ups"})  # of these alone no position is worth a transaction
 
 
@@ -136,8 +141,9 @@ class PartitionOwner:
             at=at,
         )
         self._core, self._committer = core, committer
-        self._go_on()
-        turn = core.adopt(setting.now(), close_leases=False)
+        with _ADOPTING:
+            self._go_on()
+            turn = core.adopt(setting.now(), close_leases=False)
         self._commit(turn, Taken(), {})
         self._out = {slot.host_id: len(slot.state.in_flight) for slot in core.hosts.in_memory() if slot.state.in_flight}
         self._out_total = sum(self._out.values())
