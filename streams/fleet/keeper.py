@@ -85,6 +85,7 @@ class Keeper:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self.feeds: dict[int, Feed] = {}
         self.owners: dict[int, PartitionOwner] = {}
+        self.away: set[int] = set()  # assigned to this worker, and at home in another region
 
     def assign(self, owned: Collection[int], followed: Collection[int]) -> None:
         """What this worker is to all partitions from now on."""
@@ -190,11 +191,15 @@ class Keeper:
         """Until it is at home here, or wanted otherwise."""
         changed = self._changed[partition]
         log.info("partition %d: at home in another region", partition)
-        while not changed.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), self._limits.home_look_s)
-            if not changed.is_set() and not await self._elsewhere(partition):
-                return
+        self.away.add(partition)
+        try:
+            while not changed.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), self._limits.home_look_s)
+                if not changed.is_set() and not await self._elsewhere(partition):
+                    return
+        finally:
+            self.away.discard(partition)
 
     async def _own(self, partition: int, store: LocalStore) -> None:
         """From the takeover until it is wanted no more. Raises what ends an owner."""
