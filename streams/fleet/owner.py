@@ -129,6 +129,7 @@ class PartitionOwner:
             jitter=setting.jitter,
             partition=self.partition,
             owns=self._owns,
+            index_look_rows=bounds.INDEX_LOOK_ROWS,
         )
         committer = Committer(
             self.partition,
