@@ -84,6 +84,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     standbys: int = 1
     group_ms: int = 50
     leases_max: int = 10_000
+    parse_backlog_max: int = 10_000
 
 
 def host_port(text: str) -> tuple[str, int] | None:
@@ -162,6 +163,7 @@ RANGES = {  # least, most
     "fleet.standbys": (0, 14),
     "fleet.group_ms": (5, 5_000),
     "fleet.leases_max": (1, 1_000_000),
+    "fleet.parse_backlog_max": (1, 1_000_000),
     "fleet.index_shards": (1, 1_024),
     "fleet.index_replicas": (0, 15),
 }
@@ -209,5 +211,6 @@ MEANINGS = {
     "fleet.standbys": "workers that follow each partition to take it over at once",
     "fleet.group_ms": "how long a partition gathers input for one commit while there is much of it; large fleets: 500",
     "fleet.leases_max": "leases in flight of one partition",
+    "fleet.parse_backlog_max": "stored pages of one partition that wait to be parsed; beyond, nothing is granted",
     "fleet.replication": "copies of a partition in Kafka and of a row in a datacenter of Cassandra; large fleets: 3",
 }

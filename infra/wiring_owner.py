@@ -49,6 +49,7 @@ def open_owner(settings: Settings) -> OwnerApp:
         ),
         partitions=fleet.partitions,
         leases_max=fleet.leases_max,
+        tasks_max=fleet.parse_backlog_max,
         changelog_topic=OWNER_CHANGELOG,
         now=steady_clock(),
         jitter=random.SystemRandom().random,

@@ -272,7 +272,7 @@ class HostPolicy(msgspec.Struct, frozen=True):
 
 
 class OwnerMessageKind(enum.Enum):
-    """What one owner asks of another, or an operator of an owner."""
+    """What one owner asks of another, or what an operator or the parse stage tells an owner."""
 
     ROBOTS_HOP = "robots_hop"
     ROBOTS_ANSWER = "robots_answer"
@@ -280,6 +280,7 @@ class OwnerMessageKind(enum.Enum):
     PERMIT_GRANTED = "permit_granted"
     PERMIT_RETURNED = "permit_returned"
     REQUEUE = "requeue"  # an operator: `url` of to_key was given up, and is to be tried anew
+    PARSED = "parsed"  # the parse stage: what it found out of a page of to_key, whose links go another way
 
 
 class OwnerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -293,6 +294,7 @@ class OwnerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     robots: RobotsAnswer | None = None
     until_ms: int | None = None
     number: int = 0  # PERMIT_*: of the asking; a higher one ends all permits asked for before
+    page: ParsedPage | None = None  # PARSED: without what is to be routed, see streams.core.tasks.parsed_message
 
 
 class IndexEvent(msgspec.Struct, frozen=True):

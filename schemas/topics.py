@@ -143,7 +143,7 @@ TOPICS = {
             name="owner-messages",
             key="to_key",
             record=records.OwnerMessage,
-            producers=("admit", "frontier", "complete", "operator"),
+            producers=("admit", "frontier", "complete", "parse", "operator"),
             group=Group.OWNER,
         ),
         Topic(

@@ -62,7 +62,7 @@ STAGES = (
         group=Group.PARSE,
         room="streams.core.parse",
         inbox=("parse-tasks",),
-        outbox=("parsed-pages", "dead-letters"),
+        outbox=("parsed-pages", "owner-messages", "dead-letters"),
     ),
     Stage(
         name="route",

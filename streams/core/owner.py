@@ -394,7 +394,18 @@ class Owner:
             if self.sharing is not None:
                 self.sharing.message(turn, message, self.hosts.named)
             return
+        if message.kind is OwnerMessageKind.PARSED:
+            self._parsed_elsewhere(turn, message)
+            return
         self.robots.message(turn, self.hosts.named(message.to_key), message)
+
+    def _parsed_elsewhere(self, turn: Turn, message: OwnerMessage) -> None:
+        """A page whose links are routed elsewhere; one of a host that nobody knows says nothing."""
+        page, slot = message.page, self.hosts.known(host_id(message.to_key))
+        if page is None or slot is None:
+            turn.counts.stale += 1
+        else:
+            self.completion.parsed(turn, slot, page)
 
     # --- the frame of a turn --------------------------------------------------------------------------------------
 

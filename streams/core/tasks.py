@@ -1,10 +1,10 @@
-"""Parse tasks: what a parser needs to read one stored body."""
+"""Parse tasks: what a parser needs to read one stored body, and what it tells the owner when it has read it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from schemas.records import ParseTask
+from schemas.records import OwnerMessage, OwnerMessageKind, ParsedPage, ParseTask
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import UrlRow, Visit
 
@@ -31,3 +31,22 @@ def parse_task(host_key: str, url_id: bytes, row: UrlRow, visit: Visit, policy: 
         trusted_hosts=row.trusted_hosts,
         kept=visit.extractor_version == policy.extractor_version,
     )
+
+
+def parsed_message(page: ParsedPage) -> OwnerMessage:
+    """What the owner of the page's host is told: the task is done, and this was found out.
+
+    `page` is whole, not a part. Its links and entries go by the link router, so the message has their number only,
+    in `links_omitted`, and stays small whatever the page names.
+    """
+    assert page.parts == 1, f"{page.url}: part {page.part} of {page.parts}"
+    findings = msgspec.structs.replace(
+        page,
+        links=(),
+        entries=(),
+        head_links=(),
+        feeds=(),
+        resources=(),
+        links_omitted=len(page.links) + len(page.entries) + page.links_omitted,
+    )
+    return OwnerMessage(page.host_key, "parse", OwnerMessageKind.PARSED, page=findings)

@@ -21,8 +21,7 @@ from connectors.ports import UrlWrite
 from streams.core import policy as bounds
 from streams.core.turn import INDEX_FAMILIES, Family, Write
 
-STATE_FAMILIES = frozenset(Family) - {Family.URL, Family.TASK, *INDEX_FAMILIES}
-"""TASK is for one machine: in a fleet the topic parse-tasks holds the bodies that wait (infra/decisions/0096)."""
+STATE_FAMILIES = frozenset(Family) - {Family.URL, *INDEX_FAMILIES}
 
 _REDO = 0xFE
 _MARK = b"\xff"

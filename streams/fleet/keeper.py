@@ -129,6 +129,9 @@ class Keeper:
         yield "headrace_partitions_standby", (), sum(1 for behind in list(lag.values()) if behind == 0)
         for (topic, partition), behind in list(self._inbox.lag.items()):
             yield "headrace_consumer_lag_records", (topic, str(partition)), behind
+        owners = list(self.owners.values())
+        yield "headrace_parse_backlog", (), sum(owner.parse_backlog for owner in owners)
+        yield "headrace_parse_backlog_max", (), self._setting.tasks_max * len(owners)
         for partition, feed in list(self.feeds.items()):
             since_ms = feed.oldest_wait_ms
             age_ms = 0 if since_ms is None else now_ms - since_ms

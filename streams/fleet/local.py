@@ -100,7 +100,7 @@ class LocalStore:
     def apply(self, writes: Sequence[Write], mark: Mark, offset: int) -> None:
         """A transaction of our own, whole: states, rows and index, and where all of it stands."""
         meta = {_OFFSET: offset.to_bytes(8, "big"), _MARK: changelog.encode_mark(mark), _INDEX: _encode(mark.stamp)}
-        self.db.commit([write for write in writes if write[0] is not Family.TASK], meta=meta)
+        self.db.commit(writes, meta=meta)
 
     def close(self) -> None:
         self.db.close()

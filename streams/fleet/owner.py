@@ -25,7 +25,7 @@ from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy
 from streams.core.rules.scope import Scope
-from streams.core.turn import Turn
+from streams.core.turn import Family, Turn
 from streams.fleet import outputs
 from streams.fleet.commit import Closed, Committer
 from streams.fleet.intake import Intake, Partitioning, Taken
@@ -51,6 +51,7 @@ class Setting(msgspec.Struct, frozen=True):
     scope: Scope
     partitions: int
     leases_max: int  # in flight, of one partition
+    tasks_max: int  # bodies of one partition that wait to be parsed; beyond, nothing is granted
     changelog_topic: str
     now: Callable[[], int]  # UTC in ms, steady
     jitter: Callable[[], float]
@@ -89,6 +90,7 @@ class PartitionOwner:
         self._closed = False
         self._out: dict[bytes, int] = {}  # host_id → leases in flight
         self._out_total = 0
+        self._tasks: set[bytes] = set()  # host_id ‖ url_id of the bodies that wait to be parsed
         self.epoch = 0
 
     # --- the takeover ---------------------------------------------------------------------------------------------
@@ -142,6 +144,7 @@ class PartitionOwner:
             at=at,
         )
         self._core, self._committer = core, committer
+        self._tasks = {key for key, _ in reads.tasks()}
         with _ADOPTING:
             self._go_on()
             turn = core.adopt(setting.now(), close_leases=False)
@@ -174,8 +177,15 @@ class PartitionOwner:
             return max(next_ms, self._core.now_ms + bounds.HEARTBEAT_MS)
         return next_ms
 
+    @property
+    def parse_backlog(self) -> int:
+        """Bodies that wait to be parsed."""
+        return len(self._tasks)
+
     def room(self) -> int:
-        """How many leases may be granted."""
+        """How many leases may be granted: none while the parsers are behind, as on one machine."""
+        if len(self._tasks) >= self._setting.tasks_max:
+            return 0
         return max(0, self._setting.leases_max - self._out_total)
 
     def run(self, messages: Sequence[Message]) -> None:
@@ -221,6 +231,9 @@ class PartitionOwner:
         if turn.writes or onward or positions.keys() - _WITHOUT_EFFECT or not committer.begun:
             committer.commit(turn.writes, onward, positions, turn.now_ms)
         core.committed(turn)
+        for family, key, value in turn.writes:
+            if family is Family.TASK:
+                (self._tasks.discard if value is None else self._tasks.add)(key)
         for host_id, slot in turn.touched.items():
             now, before = len(slot.state.in_flight), self._out.get(host_id, 0)
             self._out_total += now - before

@@ -63,7 +63,7 @@ class FleetReads:
         return self._db.scan(family, prefix)
 
     def tasks(self) -> Iterator[tuple[bytes, bytes]]:
-        return iter(())  # they wait in a topic
+        return self._db.tasks()
 
     # --- the shell's side -----------------------------------------------------------------------------------------
 

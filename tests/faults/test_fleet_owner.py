@@ -13,12 +13,12 @@ import pytest
 from connectors.ports import Elsewhere, Fenced
 from connectors.url_state_memory import MemoryEpochs
 from schemas.codec import decode, encode
-from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, HostPolicy, Kind, Source
+from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, HostPolicy, Kind, OwnerMessage, Source
 from schemas.topics import partition_for
 from streams.core.owner import Event, Owner
 from streams.core.policy import BudgetPolicy, CrawlPolicy, Politeness
 from streams.core.rows import decode_row
-from streams.core.rules.urls import host_id
+from streams.core.rules.urls import host_id, url_id
 from streams.core.seen import seen_value
 from streams.core.turn import Family, Turn
 from streams.fleet.commit import STEPS
@@ -77,6 +77,7 @@ def crawl(tmp_path: Path, prepare: Callable[[FleetInMemory], None] = lambda flee
         assert judge([one for one in fleet.log if one.kind is not Kind.ROBOTS], DELAY_MS) == []
         assert tables(fleet) == reference()
         check_stores(fleet)
+        check_parsed(fleet)
     finally:
         fleet.close()
     return fleet
@@ -91,6 +92,16 @@ def check_stores(fleet: FleetInMemory) -> None:
         assert dict(store.db.scan(Family.URL)) == shared
         assert dict(store.db.scan(Family.SEEN)) == {key: seen_value(decode_row(row)) for key, row in shared.items()}
         assert {key for key, _ in store.db.scan(Family.QUEUE)} == places
+
+
+def check_parsed(fleet: FleetInMemory) -> None:
+    """Every stored page has what was found out of it, no task is left, and no link of a page was taken from that."""
+    for url, row in fleet.rows(*HOSTS).items():
+        assert row.visit is not None
+        if row.visit.content is not None:
+            assert (row.visit.extractor_version, row.visit.title, row.visit.links) == (1, url, 1)
+            assert row.visit.simhash == int.from_bytes(url_id(url)[:8], "big")
+    assert [list(store.db.tasks()) for store in fleet.stores.values()] == [[]] * len(fleet.stores)
 
 
 def test_a_crawl_over_two_partitions(tmp_path: Path) -> None:
@@ -139,6 +150,61 @@ def test_crashes_all_along(tmp_path: Path, disks: int) -> None:
         assert tables(fleet) == reference()
         check_stores(fleet)
         assert fleet.crashes > 20
+    finally:
+        fleet.close()
+
+
+@pytest.mark.parametrize("disk", ["same", "new"])
+def test_bodies_that_wait_for_parsers_hold_grants_back(tmp_path: Path, disk: str) -> None:
+    """With the parsers standing still no more bodies gather than the bound and the leases that were out, whoever owns
+    the partition meanwhile; and all goes on by itself once they parse again."""
+    policy = CrawlPolicy(politeness=Politeness(delay_ms=10))
+    fleet = FleetInMemory(tmp_path, web, policy=policy, partitions=1, leases_max=2, tasks_max=5)
+    try:
+        if disk == "new":
+            fleet.disk = fleet.new_disk
+        fleet.parsing = False
+        fleet.seed(*seeds())
+        fleet.run()
+        assert 5 <= fleet.owners[0].parse_backlog <= 6
+        fetched = len(fleet.log)
+        fleet.crash_at = "committed"
+        fleet.seed(HOSTS[0] + "/7000")
+        fleet.run()
+        assert fleet.crashes == 1
+        assert fleet.owners[0].parse_backlog == len(list(fleet.stores[0].db.tasks())) >= 5
+        assert len(fleet.log) == fetched
+        fleet.parsing = True
+        fleet.run()
+        assert fleet.owners[0].parse_backlog == 0
+        del (found := tables(fleet))[HOSTS[0] + "/7000"]
+        assert found == reference()
+        check_parsed(fleet)
+    finally:
+        fleet.close()
+
+
+def test_what_was_parsed_is_told_late_twice_or_of_nobody(tmp_path: Path) -> None:
+    """Owner-messages come at least once: a repeated one changes nothing, and one of a host or a page that is not known,
+    or with no page in it, is no news."""
+    fleet = FleetInMemory(tmp_path, web, partitions=1)
+    try:
+        fleet.seed(HOSTS[0] + "/0")
+        fleet.run()
+        rows, (said,) = fleet.rows(HOSTS[0]), fleet.broker.committed("owner-messages", 0)
+        (message,) = decode(said.value or b"", OwnerMessage)
+        assert message.page is not None
+        for told in (
+            message,
+            msgspec.structs.replace(message, page=None),
+            msgspec.structs.replace(message, to_key=HOSTS[1]),
+            msgspec.structs.replace(message, page=msgspec.structs.replace(message.page, url_id=bytes(16))),
+        ):
+            fleet.send("owner-messages", 0, encode(told))
+        fleet.run()
+        assert fleet.rows(*HOSTS) == rows
+        assert list(fleet.stores[0].db.tasks()) == []
+        assert [len(list(fleet.stores[0].db.hosts())), fleet.broker.committed("dead-letters", 0)] == [1, []]
     finally:
         fleet.close()
 

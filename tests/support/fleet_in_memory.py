@@ -16,7 +16,7 @@ from connectors.owner_log_memory import MemoryBroker, MemoryChangelog, MemoryOwn
 from connectors.ports import Record
 from connectors.url_state_memory import MemoryEpochs, MemoryUrlState
 from schemas.codec import decode, encode_batch
-from schemas.records import DiscoveredUrl, FetchLease, Kind, Source
+from schemas.records import DiscoveredUrl, FetchLease, Kind, ParseTask, Source
 from schemas.topics import partition_for
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import UrlRow, decode_row
@@ -26,7 +26,7 @@ from streams.fleet.intake import TOPICS, Partitioning
 from streams.fleet.local import LocalStore
 from streams.fleet.metrics import Metrics
 from streams.fleet.owner import PartitionOwner, Ports, Setting
-from tests.support.scripted_fetcher import Answer, Started, is_stored, result_of, stored_of
+from tests.support.scripted_fetcher import Answer, Started, is_stored, parsed_of, result_of, stored_of
 
 NOW_MS = 1_700_000_000_000
 CHANGELOG = "changelog"
@@ -48,6 +48,7 @@ class FleetInMemory:
         policy: CrawlPolicy | None = None,
         partitions: int = 2,
         leases_max: int = 1_000,
+        tasks_max: int = 1_000,
     ) -> None:
         self._folder, self._web, self.partitions = folder, web, partitions
         self.broker, self.urls, self.epochs = MemoryBroker(), MemoryUrlState(), MemoryEpochs()
@@ -61,6 +62,7 @@ class FleetInMemory:
             scope=Scope(seeds=(), mode=ScopeMode.ANY),
             partitions=partitions,
             leases_max=leases_max,
+            tasks_max=tasks_max,
             changelog_topic=CHANGELOG,
             now=lambda: self.now_ms,
             jitter=lambda: 0.5,
@@ -77,6 +79,8 @@ class FleetInMemory:
         self.disk: Callable[[int], str] = lambda partition: f"disk-{partition}"  # of the next owner
         self.log: list[Started] = []
         self._answered = Counter[int]()  # leases by partition
+        self.parsing = True  # else no body is parsed
+        self._parsed = Counter[int]()  # records of tasks by partition
         self._disks = itertools.count()
 
     def new_disk(self, partition: int) -> str:
@@ -141,7 +145,7 @@ class FleetInMemory:
         idle = 0
         for _ in range(groups_max):
             busy = [self.turn(partition) for partition in range(self.partitions)]
-            if self._fetch() or any(busy) or any(self.waiting(one) for one in self.owners):
+            if self._fetch() or self._parse() or any(busy) or any(self.waiting(one) for one in self.owners):
                 idle = 0
                 continue
             idle += 1
@@ -163,6 +167,18 @@ class FleetInMemory:
                 found = True
                 self._answer(partition, lease)
             self._answered[partition] = len(leases)
+        return found
+
+    def _parse(self) -> bool:
+        """Tell the owners of what is to be parsed."""
+        found = False
+        for partition in range(self.partitions) if self.parsing else ():
+            tasks = self.broker.committed("parse-tasks", partition)
+            for record in tasks[self._parsed[partition] :]:
+                found = True
+                told = [parsed_of(task) for task in decode(record.value or b"", ParseTask)]
+                self.send("owner-messages", partition, encode_batch(told))
+            self._parsed[partition] = len(tasks)
         return found
 
     def _answer(self, partition: int, lease: FetchLease) -> None:

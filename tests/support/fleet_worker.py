@@ -49,6 +49,7 @@ class Order(msgspec.Struct, frozen=True):
     partitions: int = 4
     delay_ms: int = 100
     leases_max: int = 10_000
+    tasks_max: int = 10_000
     address_concurrency: int | None = None
     address_delay_ms: int = 1_000
     new_per_day: int | None = None
@@ -94,6 +95,7 @@ def build(order: Order) -> OwnerApp:
         scope=Scope(seeds=(), mode=ScopeMode.ANY),
         partitions=order.partitions,
         leases_max=order.leases_max,
+        tasks_max=order.tasks_max,
         changelog_topic=OWNER_CHANGELOG,
         now=steady_clock(),
         jitter=random.SystemRandom().random,

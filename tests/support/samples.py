@@ -87,6 +87,14 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
     ),
     HostPolicy(HOST, 1, 0, 1, 2, ("string", "null"), True, False, 3),  # two texts: no (type name, value) of fastavro's
     OwnerMessage(HOST, "group:example.org", OwnerMessageKind.ROBOTS_ANSWER, URL, 5, RULES, 6),
+    OwnerMessage(
+        HOST,
+        "parse",
+        OwnerMessageKind.PARSED,
+        page=ParsedPage(
+            URL_ID, HOST, URL, 1, Kind.PAGE, 2, 5, 1, simhash=(1 << 64) - 1, title="é", text=BODY, links_omitted=9
+        ),
+    ),
     DeadLetter("fetch", HOST, URL, "timeout", 6, 7, b"\xc3\x01", URL_ID, 503),
     UrlRecord(
         UrlStatus.FETCHED,

@@ -1,4 +1,5 @@
-"""A fetcher that stands in for the web: it reads leases, answers by a table, and keeps a log of its own.
+"""A fetcher that stands in for the web: it reads leases, answers by a table, and keeps a log of its own. It also
+stands in for the parse stage, as far as owners hear of that.
 
 It is the outside judge's source: what it started, when, under which lease. Like a real one it starts nothing before
 `not_before` and nothing past `start_by`.
@@ -24,12 +25,17 @@ from schemas.records import (
     FetchLease,
     FetchResult,
     Kind,
+    Link,
     Outcome,
+    OwnerMessage,
+    ParsedPage,
+    ParseTask,
     RobotsAnswer,
     RobotsDecision,
     StoredResult,
 )
 from schemas.topics import partition_for
+from streams.core.tasks import parsed_message
 
 EXTRA_MS = 5  # what two clocks of one machine may differ by, read at different moments
 
@@ -78,6 +84,7 @@ class ScriptedFetcher:
         self.arrived: list[Arrived] = []
         self.dropped = 0
         self.leases = 0
+        self.parsed = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -98,11 +105,16 @@ class ScriptedFetcher:
             }
         )
         producer: Any = Producer({"bootstrap.servers": self._kafka, "linger.ms": 2, "acks": "all"})
-        consumer.assign([TopicPartition("fetch-leases", partition, 0) for partition in range(self._partitions)])
+        topics = ("fetch-leases", "parse-tasks")
+        consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(self._partitions)])
         while not self._stopping.is_set():
             for message in consumer.consume(500, 0.02):
-                if message.error() is None:
-                    at_ms, partition = time.time_ns() // 1_000_000, message.partition()
+                if message.error() is not None:
+                    continue
+                at_ms, partition = time.time_ns() // 1_000_000, message.partition()
+                if message.topic() == "parse-tasks":
+                    self._parse(producer, message)
+                else:
                     for lease in decode(message.value(), FetchLease):
                         self.arrived.append(Arrived(at_ms, partition, lease.owner_epoch, lease.lease_id))
                         self._take(lease)
@@ -110,6 +122,12 @@ class ScriptedFetcher:
             producer.poll(0)
         producer.flush(10)
         consumer.close()
+
+    def _parse(self, producer: Any, message: Any) -> None:
+        """Stands in for the parse stage: the owner would grant nothing more while bodies wait."""
+        told = [parsed_of(task) for task in decode(message.value(), ParseTask)]
+        self.parsed += len(told)
+        producer.produce("owner-messages", encode_batch(told), partition=message.partition())
 
     def _take(self, lease: FetchLease) -> None:
         self.leases += 1
@@ -213,6 +231,24 @@ def repeats(log: Sequence[Started]) -> tuple[int, int]:
     leases = Counter(one.lease_id for one in log)
     asked = Counter((one.url, one.url_version, one.kind) for one in log)
     return sum(times - 1 for times in leases.values()), sum(times - 1 for times in asked.values())
+
+
+def parsed_of(task: ParseTask) -> OwnerMessage:
+    """What the parse stage tells the owner: a title and a fingerprint that follow from the URL."""
+    page = ParsedPage(
+        url_id=task.url_id,
+        host_key=task.host_key,
+        url=task.url,
+        url_version=task.url_version,
+        kind=task.kind,
+        depth=task.depth,
+        fetched_ms=task.fetched_ms,
+        extractor_version=task.extractor_version,
+        title=task.url,
+        simhash=int.from_bytes(task.url_id[:8], "big"),
+        links=(Link(task.host_key + "/linked", "a"),),
+    )
+    return parsed_message(page)
 
 
 def judge(log: Sequence[Started], delay_ms: int) -> list[str]:

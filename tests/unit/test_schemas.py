@@ -194,6 +194,24 @@ def test_an_older_version_is_read_with_todays_defaults(two_versions: tuple[Any, 
     assert codec.encode(written)[2:10] == new.fingerprint("CRC-64-AVRO")
 
 
+def test_messages_between_owners_from_before_parsed_pages_are_read() -> None:
+    """After an upgrade owner-messages still holds askings of the last release: they are read, and have no page."""
+    first, now = (
+        registry.versions(records.OwnerMessage, batch=False)[0],
+        registry.newest(records.OwnerMessage, batch=False),
+    )
+    asked = records.OwnerMessage("addr:192.0.2.1", "https://a.test", records.OwnerMessageKind.PERMIT_ASKED, number=7)
+    fields = {**msgspec.structs.asdict(asked), "kind": asked.kind.value}
+    body = io.BytesIO()
+    schema = avro.schema.parse(json.dumps(first.document))
+    avro.io.DatumWriter(schema).write(
+        {field["name"]: fields[field["name"]] for field in first.document["fields"]}, avro.io.BinaryEncoder(body)
+    )
+    written = b"\xc3\x01" + first.fingerprint + body.getvalue()
+    assert codec.decode(written, records.OwnerMessage) == (asked,)
+    assert codec.encode(asked)[2:10] == now.fingerprint != first.fingerprint
+
+
 def test_a_missing_field_is_named() -> None:
     """The check of struct against schema must name the field that somebody forgot, or it helps nobody."""
     document = registry.newest(records.StoredResult, batch=False).document
