@@ -23,6 +23,7 @@ from streams.core.hosts import (
     HostState,
     InFlight,
     all_out,
+    concurrency,
     open_ms,
     take_token,
 )
@@ -362,6 +363,8 @@ class Frontier:
                 last_modified=last_modified,
                 robots_for=robots_for,
                 permitted_address=permitted,
+                concurrency=concurrency(host, self._policy),
+                delay_ms=in_flight.delay_ms,
             )
         )
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, FetchResult, OwnerMessage, ParseTask
+from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, FetchResult, OwnerMessage, ParsedPage, ParseTask
 from streams.core.backqueue import BackQueue
 from streams.core.hosts import HostState, InFlight
 from streams.core.rows import UrlRow
@@ -150,6 +150,7 @@ class Turn:
         self.leases: list[FetchLease] = []
         self.tasks: list[ParseTask] = []
         self.dead: list[DeadLetter] = []
+        self.withdrawn: list[ParsedPage] = []  # URLs that have no content any more: the index is to forget them
         self.log: list[FetchLogEntry] = []
         self.found: list[DiscoveredUrl] = []  # to be admitted: redirect targets, sitemaps of robots.txt
         self.messages: list[OwnerMessage] = []

@@ -1,7 +1,8 @@
 """A worker's numbers for Prometheus, by the names of `schemas.metrics`.
 
 Counted where a turn has become durable; what is a state (lag, commit age, partitions) is asked when the page is read.
-Threads of several partitions count at once, under one lock a turn.
+Threads of several partitions count at once, under one lock a turn. Several stages of one process have numbers of their
+own (the label `stage`), and share a page: `exposition`.
 """
 
 from __future__ import annotations
@@ -63,30 +64,35 @@ class Metrics:
             if taken.oldest_found_ms is not None:
                 self._observe("headrace_admission_seconds", max(0, now_ms - taken.oldest_found_ms) / 1_000, ())
 
+    def observe(self, name: str, number: float, labels: Labels = ()) -> None:
+        """One more of a histogram, in its unit."""
+        with self._lock:
+            self._observe(name, number, labels)
+
     def page(self) -> str:
         """In Prometheus's text format."""
+        return exposition([self])
+
+    def lines(self) -> dict[str, list[str]]:
+        """The samples of each metric, without its head."""
         with self._lock:
             counters = dict(self._counters)
             histograms = {key: (list(one.buckets), one.total) for key, one in self._histograms.items()}
         lines: dict[str, list[str]] = {}
         for (name, labels), number in counters.items():
-            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {number:g}")
+            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {_number(number)}")
         for name, labels, number in self.gauges():
-            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {number:g}")
+            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {_number(number)}")
         for (name, labels), (buckets, total) in histograms.items():
             lines.setdefault(name, []).extend(self._histogram(name, labels, buckets, total))
-        said = ""
-        for name, some in sorted(lines.items()):
-            metric = METRICS[name]
-            said += f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind.value}\n" + "\n".join(some) + "\n"
-        return said
+        return lines
 
     def _histogram(self, name: str, labels: Labels, buckets: list[int], total: float) -> list[str]:
         said, below = [], 0
         for bound, number in zip((*map(str, _SECONDS), "+Inf"), buckets, strict=True):
             below += number
             said.append(f"{name}_bucket{self._labels(name, labels, {'le': bound})} {below}")
-        said.append(f"{name}_sum{self._labels(name, labels)} {total:g}")
+        said.append(f"{name}_sum{self._labels(name, labels)} {_number(total)}")
         said.append(f"{name}_count{self._labels(name, labels)} {below}")
         return said
 
@@ -106,6 +112,24 @@ class Metrics:
     def _labels(self, name: str, labels: Labels, more: Mapping[str, str] | None = None) -> str:
         named = {"stage": self._stage, **dict(zip(METRICS[name].labels, labels, strict=True)), **(more or {})}
         return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in named.items()) + "}"
+
+
+def exposition(several: Iterable[Metrics]) -> str:
+    """The page of all of them, in Prometheus's text format: a metric has one head, whoever counts it."""
+    lines: dict[str, list[str]] = {}
+    for metrics in several:
+        for name, samples in metrics.lines().items():
+            lines.setdefault(name, []).extend(samples)
+    said = ""
+    for name, samples in sorted(lines.items()):
+        metric = METRICS[name]
+        said += f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind.value}\n" + "\n".join(samples) + "\n"
+    return said
+
+
+def _number(number: float) -> str:
+    """Whole numbers whole: six digits of a counter would hide its growth."""
+    return str(int(number)) if number == int(number) else repr(number)
 
 
 def _escaped(text: str) -> str:

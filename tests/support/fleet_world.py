@@ -28,7 +28,7 @@ from schemas.topics import partition_for
 from streams.core.rows import UrlRow, decode_row
 from streams.core.rules.urls import host_key
 from tests.support.fleet_worker import TOLD, Order
-from tests.support.ports import reserved_port
+from tests.support.ports import free_port
 from tests.support.url_state_file import FileUrlState
 
 ROOT = Path(__file__).parents[2]
@@ -173,8 +173,8 @@ class Worker:
 
     def __init__(self, name: str, order: Order, log: Path) -> None:
         self.name, self.order, self.log = name, order, log
-        self.port = reserved_port()
-        app, told = _told(order)
+        self.port = free_port()
+        app, told = _told(order, self.port)
         command = [sys.executable, "-m", "faust", "-A", app, "worker", "-l", "info"]
         command += ["--web-bind", "127.0.0.1", "--web-port", str(self.port), "--web-host", "127.0.0.1"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
@@ -226,7 +226,7 @@ class Worker:
         return "\n".join(self.log.read_text("utf-8", errors="replace").splitlines()[-lines:])
 
 
-def _told(order: Order) -> tuple[str, dict[str, str]]:
+def _told(order: Order, port: int) -> tuple[str, dict[str, str]]:
     """(module of the app, what its environment says)."""
     if not order.cassandra or order.end_at or order.stop_at or order.region:
         return "tests.support.fleet_worker", {TOLD: msgspec.json.encode(order).decode()}
@@ -240,6 +240,8 @@ def _told(order: Order) -> tuple[str, dict[str, str]]:
         "session_s": order.session_s,
         "standbys": order.standbys,
         "group_ms": order.group_ms,
+        "stages": "owner",
+        "web_port": port,
     }
     told = {f"HEADRACE_FLEET__{name.upper()}": str(value) for name, value in fleet.items()}
     told |= {

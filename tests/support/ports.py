@@ -25,7 +25,7 @@ _held: list[int] = []  # descriptors: open, and so locked, until the process end
 T = TypeVar("T")
 
 
-def reserved_port() -> int:
+def free_port() -> int:
     """A port on which nobody listens, this process's to the end."""
     return reserved("port", POOL, lambda port: (port,))
 

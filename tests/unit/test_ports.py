@@ -6,9 +6,9 @@ import socket
 import subprocess
 import sys
 
-from tests.support.ports import POOL, reserved, reserved_port
+from tests.support.ports import POOL, free_port, reserved
 
-OTHER = "from tests.support.ports import reserved_port; print(reserved_port(), flush=True); input()"
+OTHER = "from tests.support.ports import free_port; print(free_port(), flush=True); input()"
 
 
 def test_two_processes_have_different_ports() -> None:
@@ -18,7 +18,7 @@ def test_two_processes_have_different_ports() -> None:
     ) as other:
         assert other.stdout is not None
         theirs = int(other.stdout.readline())
-        mine = [reserved_port() for _ in range(20)]
+        mine = [free_port() for _ in range(20)]
         other.communicate("\n")
     assert theirs in POOL
     assert theirs not in mine
