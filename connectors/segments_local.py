@@ -20,6 +20,7 @@ import threading
 
 from connectors.files import Files, OsFiles, StoreFailed, failing_as_store, store_failed
 from connectors.ports import ParseOutput, Response, StoredContent
+from connectors.segment_records import parsed_members, response_member, whole
 from schemas.records import BodyRef
 from streams.core import store
 from streams.core.policy import RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_PENDING_BYTES_MAX
@@ -75,47 +76,14 @@ class LocalSegments:
         self, url: str, response: Response, content_hash: bytes, duplicate_of: StoredContent | None = None
     ) -> BodyRef:
         """A `response` record, or a `revisit` when `duplicate_of` says where the same bytes lie."""
-        header = store.http_header_block(
-            response.status,
-            response.reason,
-            response.http_version,
-            response.headers,
-            body_bytes=len(response.body),
-            content_codings=response.content_codings,
-        )
-        if duplicate_of is None:
-            member = store.response_record(
-                url,
-                address=response.address,
-                http_header=header,
-                body=response.body,
-                content_hash=content_hash,
-                fetched_ms=response.fetched_ms,
-                truncated=response.truncated,
-            )
-        else:
-            member = store.revisit_record(
-                url,
-                address=response.address,
-                http_header=header,
-                content_hash=content_hash,
-                fetched_ms=response.fetched_ms,
-                refers_to_url=duplicate_of.url,
-                refers_to_ms=duplicate_of.fetched_ms,
-            )
+        member = response_member(url, response, content_hash, duplicate_of)
         return self._append(RESPONSES, (member,), response.fetched_ms)[0]
 
     def append_parsed(self, output: ParseOutput) -> BodyRef | None:
         """Text and facts of a parsed page; the reference is that of the text, None when there is none."""
-        if output.records:
-            data, text_bytes = output.records, output.text_record_bytes
-        else:
-            made = store.parsed_records(output.page, output.text)
-            data, text_bytes = made.data, made.text_record_bytes
-        assert 0 <= text_bytes < len(data), f"the text's record has {text_bytes} of {len(data)} bytes"
-        members = (data[:text_bytes], data[text_bytes:]) if text_bytes else (data,)
+        members, has_text = parsed_members(output)
         refs = self._append(PARSED, members, output.page.fetched_ms)
-        return refs[0] if text_bytes else None
+        return refs[0] if has_text else None
 
     def _append(self, folder: str, members: tuple[bytes, ...], date_ms: int) -> list[BodyRef]:
         with self._state:
@@ -248,7 +216,7 @@ class LocalSegments:
         with self._state:
             for segment in self._open.get(ref.segment.partition("/")[0], ()):
                 if segment.name == ref.segment and (member := segment.pending.get(ref.offset_bytes)) is not None:
-                    return _whole(ref, member)
+                    return whole(ref, member)
         return read_record(self._root, ref, self._files)
 
     # --- start --------------------------------------------------------------------------------------------------------
@@ -356,15 +324,5 @@ def read_record(root: str | os.PathLike[str], ref: BodyRef, files: Files | None 
             continue
         except OSError as error:
             raise store_failed("segments", f"read {candidate}", error) from error
-        return _whole(ref, member)
+        return whole(ref, member)
     raise StoreFailed(f"segments: needed {path}, got no such file; put it back: the crawl's database refers to it")
-
-
-def _whole(ref: BodyRef, member: bytes) -> store.Record:
-    record = store.read_record(member)
-    if isinstance(record, store.BadRecord):
-        raise StoreFailed(
-            f"segments: needed the record of {ref.record_bytes} bytes at {ref.offset_bytes} of {ref.segment}, "
-            f"got bytes that are none ({record.reason}); restore that file from a backup, or fetch the page again"
-        )
-    return record

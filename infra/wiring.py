@@ -162,10 +162,10 @@ def _assemble(
 def _parser(settings: Settings, workers: int) -> ParserPool:
     from connectors.parser_pool import ParserPool
 
-    return ParserPool(workers=workers, limits=_parse_limits(settings), product_token=product_token(settings.crawl))
+    return ParserPool(workers=workers, limits=parse_limits(settings), product_token=product_token(settings.crawl))
 
 
-def _parse_limits(settings: Settings) -> ParseLimits:
+def parse_limits(settings: Settings) -> ParseLimits:
     return ParseLimits(**{name: getattr(settings.parse, name) for name in ParseLimits.__struct_fields__})
 
 

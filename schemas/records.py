@@ -101,6 +101,8 @@ class FetchLease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last_modified: str | None = None
     robots_for: str = ""  # kind ROBOTS: the host_key that asked; another than host_key for a hop
     permitted_address: str | None = None  # the only IP address that may be asked; "": none, say which it would be
+    concurrency: int = 1  # requests of the host at once
+    delay_ms: int = 0  # between requests of the host, under which this was granted: for the fetch log
 
 
 class RobotsAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -245,6 +247,7 @@ class ParsedPage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sitemap_type: str = ""  # kind SITEMAP: urlset, index, rss, atom, text, invalid, refused
     trusted_hosts: tuple[str, ...] = ()  # as in its task
     links_omitted: int = 0  # links that this parser named before, at no greater depth, and that may be followed
+    content_hash: bytes = b""  # SHA-256 of the body, as decoded; empty when nobody asked for it
 
 
 class HostPolicy(msgspec.Struct, frozen=True):
@@ -324,6 +327,7 @@ class DeadLetter(msgspec.Struct, frozen=True, array_like=True, gc=False):
     record: bytes  # as it came
     url_id: bytes = b""
     status: int = 0
+    topic: str = ""  # by which `record` came, whole, in the letter's own partition; "": it is no message
 
 
 class FetchLogRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -41,7 +41,7 @@ STAGES = (
         group=Group.FETCH,
         room="streams.core.fetch",
         inbox=("fetch-leases",),
-        outbox=("fetch-results",),
+        outbox=("fetch-results", "dead-letters"),
     ),
     Stage(
         name="store",
@@ -55,7 +55,7 @@ STAGES = (
         group=Group.OWNER,
         room="streams.core.complete",
         inbox=("fetch-results", "stored-results"),
-        outbox=("discovered-urls", "parse-tasks", "owner-messages", "dead-letters"),
+        outbox=("discovered-urls", "parse-tasks", "parsed-pages", "owner-messages", "dead-letters"),
     ),
     Stage(
         name="parse",
@@ -74,7 +74,7 @@ STAGES = (
     Stage(
         name="index",
         group=Group.ROUTE,
-        room="connectors.exports",  # on one machine the index is an export of the store
+        room="streams.core.indexing",  # on one machine the index is an export of the store
         inbox=(),  # what route read
         outbox=("index-events",),
     ),

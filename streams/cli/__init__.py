@@ -34,7 +34,7 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("crawl", "streams.cli.crawl", "SEEDS... [--out DIR]", "fetch, politely, everything that the seeds lead to"),
-    Verb("status", "streams.cli.status", "DIR", "how a crawl stands, also while it runs"),
+    Verb("status", "streams.cli.status", "DIR|--fleet", "how a crawl stands, also while it runs"),
     Verb("explain", "streams.cli.explain", "DIR|--fleet URL|HOST", "why a URL or a host is, or is not, being fetched"),
     Verb(
         "host",
@@ -65,6 +65,13 @@ VERBS = (
         fleet=True,
     ),
     Verb(
+        "worker",
+        "streams.cli.worker",
+        "[--stage S...] [--config FILE]",
+        "a fleet's worker: owner, fetch, parse and route, or some of them",
+        fleet=True,
+    ),
+    Verb(
         "seeds", "streams.cli.fleet.seeds", "FILE|-|URL...", "URLs into a fleet, acknowledged and counted", fleet=True
     ),
     Verb(
@@ -75,10 +82,24 @@ VERBS = (
         fleet=True,
     ),
     Verb(
+        "replay",
+        "streams.cli.fleet.replay",
+        "--fleet [HOST...]",
+        "stored bodies read anew by today's extractor; nothing is fetched",
+        fleet=True,
+    ),
+    Verb(
         "topics",
         "streams.cli.fleet.topics",
         "list|tail TOPIC",
         "a fleet's topics, and their records as people read them",
+        fleet=True,
+    ),
+    Verb(
+        "home",
+        "streams.cli.fleet.home",
+        "[PARTITION|HOST...] [--to REGION]",
+        "the region whose workers own a partition, and a move to another",
         fleet=True,
     ),
     Verb("size", "streams.cli.size", "[PROFILE]", "what a fleet of a given load needs, with the arithmetic"),

@@ -38,8 +38,9 @@ from streams.core import policy as bounds
 from streams.core.admit import change_status, redirect_target, requeue
 from streams.core.frontier import Frontier
 from streams.core.hosts import Answer, InFlight
+from streams.core.indexing import WITHDRAWING, withdrawal
 from streams.core.policy import CrawlPolicy
-from streams.core.rows import QueueClass, Status, UrlRow, Visit
+from streams.core.rows import HOST_ID_BYTES, QueueClass, Status, UrlRow, Visit
 from streams.core.rules import revisit
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, FetchLogEntry, HostSlot, Turn, bump
@@ -123,6 +124,7 @@ class Completion:
         before = row.visit
         hash_before = b"" if before is None else before.content_hash
         changed = hash_before != stored.content_hash
+        told_before = None if before is None else (before.robots_tags, before.link_headers)
         visit = _next_visit(before, answer.finished_ms, answer.status, lease.url_version)
         visit.gone, visit.error, visit.redirect_target = 0, "", None
         visit.body, visit.content, visit.content_hash = stored.body, stored.content, stored.content_hash
@@ -140,6 +142,8 @@ class Completion:
             visit.changed_ms = answer.finished_ms
             visit.extractor_version = 0
             visit.changes += 1 if hash_before else 0
+        elif told_before != (stored.robots_tags, stored.link_headers):  # a late noindex: the same bytes read otherwise
+            visit.content_version, visit.extractor_version = lease.url_version, 0
         self._close(turn, slot, key, row, lease, Status.FETCHED, visit, visit.interval_ms)
         host.pages += 1
         turn.pages += 1
@@ -238,6 +242,7 @@ class Completion:
             target = result.redirect_target
             assert target is not None
             visit.gone, visit.redirect_target = 0, target
+            self._withdraw(turn, slot, key, row, visit)
             interval = self._policy.revisit_ms_max if result.permanent else self._policy.revisit_ms_min * 7
             interval = max(self._policy.revisit_ms_min, min(self._policy.revisit_ms_max, interval))
             self._close(turn, slot, key, row, lease, Status.REDIRECT, visit, interval)
@@ -249,10 +254,22 @@ class Completion:
             visit.gone += 1
             status = Status.GONE if visit.gone >= bounds.TOMBSTONE_AFTER_VISITS else Status.FAILED
             interval = revisit.gone_interval_ms(visit.gone, self._policy)
+            if status is Status.GONE:
+                self._withdraw(turn, slot, key, row, visit)
             self._close(turn, slot, key, row, lease, status, visit, interval)
         else:
             status = Status.REFUSED if result.outcome is Outcome.REFUSED else Status.FAILED
             self._close(turn, slot, key, row, lease, status, visit, revisit.failed_interval_ms(self._policy))
+
+    def _withdraw(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, visit: Visit) -> None:
+        """There is no content any more. Should it come back unchanged, it is read anew, under this visit's version."""
+        if visit.content is None or row.status in WITHDRAWING:
+            return
+        visit.content_version, visit.extractor_version = visit.url_version, 0
+        turn.writes.append((Family.TASK, key, None))
+        if row.kind is Kind.PAGE:
+            url_id = key[HOST_ID_BYTES:]
+            turn.withdrawn.append(withdrawal(row, url_id, slot.state.host_key, visit.url_version, visit.fetched_ms))
 
     def _retry(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, lease: InFlight, result: FetchResult) -> None:
         host, now_ms = slot.state, turn.now_ms

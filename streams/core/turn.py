@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, FetchResult, OwnerMessage, ParseTask
+from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, FetchResult, OwnerMessage, ParsedPage, ParseTask
 from streams.core.backqueue import BackQueue
 from streams.core.hosts import HostState, InFlight
 from streams.core.rows import UrlRow
@@ -127,6 +127,8 @@ class Counts(msgspec.Struct):
     stale: int = 0
     refused: dict[str, int] = msgspec.field(default_factory=dict)  # by reason, at admission
     denied: int = 0  # by robots.txt or an operator
+    lost: int = 0  # leases that expired without a result, or whose body was never stored
+    patterns_paused: int = 0  # URL templates, as endless
     put_off: int = 0  # queued URLs that today's scope leaves out
     completed: dict[str, int] = msgspec.field(default_factory=dict)  # by outcome
     errors: dict[str, int] = msgspec.field(default_factory=dict)  # by kind
@@ -150,6 +152,7 @@ class Turn:
         self.leases: list[FetchLease] = []
         self.tasks: list[ParseTask] = []
         self.dead: list[DeadLetter] = []
+        self.withdrawn: list[ParsedPage] = []  # URLs that have no content any more: the index is to forget them
         self.log: list[FetchLogEntry] = []
         self.found: list[DiscoveredUrl] = []  # to be admitted: redirect targets, sitemaps of robots.txt
         self.messages: list[OwnerMessage] = []
@@ -157,6 +160,8 @@ class Turn:
         self.messages_elsewhere: list[OwnerMessage] = []
         self.new_seeds: list[str] = []  # redirect targets of seeds: the scope grows by them
         self.counts = Counts()
+        self.waits: list[tuple[int, int]] = []  # of each grant: rank of the host's best URL, ms since it was ready
+        self.robots_ages_ms: list[int] = []  # of each grant for a URL that a robots.txt was asked about
         self.queued = [0, 0, 0]  # by QueueClass: entries more or fewer than before
         self.known = self.pages = 0  # likewise
 

@@ -3,6 +3,9 @@
 Each has one task that does what is wanted of it, one thing at a time, so a partition is never owned and followed at
 once and its local store has one writer. A rebalance that leaves a partition where it is disturbs nothing there: what
 protects the partition is the fence, not the pause.
+
+Each region's workers are a group of their own, to which all partitions are assigned. What is at home in another region
+(`connectors.ports.Epochs`) is only followed here, as by a standby, until it is moved.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import enum
 import functools
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +26,7 @@ import msgspec
 from connectors.changelog_kafka import ChangelogFollower
 from connectors.files import StoreFailed
 from connectors.inbox_kafka import KafkaInbox
-from connectors.ports import Fenced, LogUncertain, StoreClosed
+from connectors.ports import Elsewhere, Fenced, LogUncertain, StoreClosed
 from streams.core.failures import CrawlError
 from streams.fleet.commit import Closed
 from streams.fleet.feed import Feed, Group, Pace
@@ -50,6 +54,7 @@ class Limits(msgspec.Struct, frozen=True):
     threads: int = 32  # takeovers and groups at once
     settle_s: float = 10.0  # at the end, for groups under way, before services that are away are waited for no more
     fence_wait_s: float = 15.0  # after a fence: for a rebalance that says who the owner is
+    home_look_s: float = 10.0  # between two looks whether a partition of another region was moved here
 
 
 class Keeper:
@@ -81,6 +86,7 @@ class Keeper:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self.feeds: dict[int, Feed] = {}
         self.owners: dict[int, PartitionOwner] = {}
+        self.away: set[int] = set()  # assigned to this worker, and at home in another region
 
     def assign(self, owned: Collection[int], followed: Collection[int]) -> None:
         """What this worker is to all partitions from now on."""
@@ -115,6 +121,11 @@ class Keeper:
     async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> None:
         await self.running(call, *arguments)
 
+    def not_taken_over(self) -> list[int]:
+        """The partitions that are this worker's and whose takeover is not done."""
+        there = self.owners.keys() | self.away
+        return sorted(one for one, role in self._wanted.items() if role is Role.OWNER and one not in there)
+
     def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """See `streams.fleet.metrics.Gauges`."""
         now_ms = self._setting.now()
@@ -122,11 +133,22 @@ class Keeper:
         yield "headrace_partitions_owned", (), len(self.owners)
         lag = self._follower.lag
         yield "headrace_partitions_standby", (), sum(1 for behind in list(lag.values()) if behind == 0)
-        for (topic, partition), behind in list(self._inbox.lag.items()):
-            yield "headrace_consumer_lag_records", (topic, str(partition)), behind
         owners = list(self.owners.values())
         yield "headrace_parse_backlog", (), sum(owner.parse_backlog for owner in owners)
         yield "headrace_parse_backlog_max", (), self._setting.tasks_max * len(owners)
+        sums: Counter[str] = Counter()
+        for owner in owners:
+            sums.update({name: int(number) for name, _, number in owner.gauges()})
+        for name, number in sums.items():
+            yield name, (), number
+        # Of all partitions here: one of many that is full stops no crawl.
+        stopped = {owner.stopped_by() for owner in owners}
+        for limit in ("leases", "parse"):
+            yield "headrace_grants_stopped", (limit,), float("" not in stopped and limit in stopped)
+        for service, away_s in self._ports.away_s().items():
+            yield "headrace_service_away_seconds", (service,), round(away_s, 1)
+        for (topic, partition), behind in list(self._inbox.lag.items()):
+            yield "headrace_consumer_lag_records", (topic, str(partition)), behind
         for partition, feed in list(self.feeds.items()):
             since_ms = feed.oldest_wait_ms
             age_ms = 0 if since_ms is None else now_ms - since_ms
@@ -147,11 +169,16 @@ class Keeper:
                     opened = functools.partial(LocalStore, path, now_ms=self._setting.now())
                     store = await loop.run_in_executor(self._threads, opened)
                 if role is Role.STANDBY:
-                    await self._follow(partition, store)
+                    await self._follow(partition, store, self._changed[partition].wait())
+                    continue
+                if await self._elsewhere(partition):
+                    await self._follow(partition, store, self._moved_here(partition))
                     continue
                 try:
                     await self._own(partition, store)
                     losses = 0
+                except Elsewhere as error:
+                    log.warning("partition %d: let go: %s", partition, error)
                 except (Fenced, LogUncertain) as error:
                     losses += 1
                     await self._lost(partition, error, losses)
@@ -164,13 +191,35 @@ class Keeper:
             if store is not None:
                 await loop.run_in_executor(None, store.close)
 
-    async def _follow(self, partition: int, store: LocalStore) -> None:
+    async def _follow(self, partition: int, store: LocalStore, until: Awaitable[object]) -> None:
         self._follower.add(partition, store.offset, store.follow)
         log.info("partition %d: followed", partition)
         try:
-            await self._changed[partition].wait()
+            await until
         finally:
             await asyncio.get_running_loop().run_in_executor(None, self._follower.remove, partition)
+
+    async def _elsewhere(self, partition: int) -> bool:
+        """Whether it is at home in another region. Waits while nobody can say so."""
+        try:
+            home = await self.running(self._ports.epochs.home, partition)
+        except StoreClosed:
+            return True  # the worker ends
+        return home not in (None, self._setting.region)
+
+    async def _moved_here(self, partition: int) -> None:
+        """Until it is at home here, or wanted otherwise."""
+        changed = self._changed[partition]
+        log.info("partition %d: at home in another region", partition)
+        self.away.add(partition)
+        try:
+            while not changed.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), self._limits.home_look_s)
+                if not changed.is_set() and not await self._elsewhere(partition):
+                    return
+        finally:
+            self.away.discard(partition)
 
     async def _own(self, partition: int, store: LocalStore) -> None:
         """From the takeover until it is wanted no more. Raises what ends an owner."""
@@ -221,6 +270,9 @@ class Keeper:
         self._metrics.count("headrace_owner_fenced_total")
         if self._wanted[partition] is not Role.OWNER:
             return  # handed over in the midst of a group
+        if await self._elsewhere(partition):
+            log.warning("partition %d: moved to another region: %s", partition, error)
+            return
         log.warning("partition %d: lost: %s", partition, error)
         if losses > _LOSSES_MAX:
             raise CrawlError(f"partition {partition}: needed to own it, lost it {losses} times in a row ({error})")

@@ -22,6 +22,7 @@ def of_turn(turn: Turn, partition: int, partition_of: Callable[[str], int]) -> l
     """All that becomes visible with the turn. Its hosts are of `partition`; others' are where `partition_of` says."""
     records = batches("fetch-leases", partition, turn.leases, lambda lease: lease.host_key)
     records += batches("parse-tasks", partition, turn.tasks, lambda task: task.host_key)
+    records += batches("parsed-pages", partition, turn.withdrawn, lambda page: page.host_key)
     records += batches("dead-letters", partition, turn.dead, lambda letter: letter.host_key)
     records += spread("discovered-urls", turn.found_elsewhere, lambda found: found.host_key, partition_of)
     records += spread("owner-messages", turn.messages_elsewhere, lambda message: message.to_key, partition_of)
@@ -46,9 +47,11 @@ def batches(topic: str, partition: int, several: Sequence[R], key: Callable[[R],
     return records
 
 
-def dead_letter(partition: int, *, stage: str, error: str, value: bytes, now_ms: int) -> Record:
-    """A record that nobody can read or decide, whole, for people."""
-    letter = DeadLetter(stage=stage, host_key="", url="", error=error, attempts=1, failed_ms=now_ms, record=value)
+def dead_letter(partition: int, *, stage: str, error: str, value: bytes, now_ms: int, topic: str = "") -> Record:
+    """A record that nobody can read or decide, whole, for people; `topic`: by which it came, in that partition."""
+    letter = DeadLetter(
+        stage=stage, host_key="", url="", error=error, attempts=1, failed_ms=now_ms, record=value, topic=topic
+    )
     return batches("dead-letters", partition, [letter], lambda one: one.host_key)[0]
 
 

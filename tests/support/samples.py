@@ -36,7 +36,26 @@ RULES = RobotsAnswer(RobotsDecision.PARSE_RULES, b"\x00\xff", 1_500, (URL,), 60_
 SAMPLES: tuple[msgspec.Struct, ...] = (
     DiscoveredUrl(URL, HOST, Source.SITEMAP, 1, URL_ID, 2, 3, 255, -1, Kind.SITEMAP, (HOST,)),
     FetchLease(
-        LEASE_ID, HOST, URL_ID, URL, 9, Kind.ROBOTS, 1, 2, 3, 4, 5, 6, 7, 8, 'W/"é"', "Mon", "https://b.example"
+        LEASE_ID,
+        HOST,
+        URL_ID,
+        URL,
+        9,
+        Kind.ROBOTS,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        'W/"é"',
+        "Mon",
+        "https://b.example",
+        "203.0.113.1",
+        2,
+        1_500,
     ),
     FetchResult(
         LEASE_ID,

@@ -1,0 +1,72 @@
+"""The only place that chooses the route stage's adapters: link router and index, one Faust app from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from connectors.object_store import ObjectStore
+from connectors.stage_sender import KafkaSender
+from infra.provision.kafka_admin import ConfluentAdmin, client_settings
+from infra.provision.s3_store import open_client
+from infra.settings import Settings
+from infra.wiring import policy_of, steady_clock
+from infra.wiring_parse import make_reader, partitioning, reading
+from streams.fleet.metrics import Labels, Metrics
+from streams.fleet.route import TEXTS_MAX, RouteStage
+from streams.fleet.stage import Pace, Stage
+from streams.fleet.stage_app import Opened, StageApp, stage_app
+from streams.fleet.worker import leave
+
+__all__ = ["ROUTE_APP", "open_route"]
+
+ROUTE_APP = "headrace-route"
+TOPIC = "parsed-pages"
+PACE = Pace(
+    group_ms=50,
+    group_messages_max=200,
+    groups_max=8,
+    open_messages_max=1_600,
+    open_bytes_max=64 << 20,
+    open_of_partition_max=800,
+)
+
+
+def open_route(settings: Settings) -> StageApp:
+    """The app, not started. Raises CrawlError, ServiceAway. The topics are checked by whoever starts a worker."""
+    fleet = settings.fleet
+    now = steady_clock()
+    index_partitions = ConfluentAdmin(fleet).partitions()["index-events"]
+
+    async def open_stage(metrics: Metrics) -> Opened:
+        objects = ObjectStore(open_client(fleet), fleet.bucket)
+        threads = ThreadPoolExecutor(TEXTS_MAX, thread_name_prefix="texts")
+        stage = RouteStage(
+            reading(objects, threads),
+            partition_of=partitioning(fleet.partitions),
+            index_partitions=index_partitions,
+            follow_nofollow=policy_of(settings).follow_nofollow,
+            now=now,
+            metrics=metrics,
+        )
+
+        async def close() -> None:
+            objects.close()
+            threads.shutdown(wait=False, cancel_futures=True)
+
+        def gauges(running: Stage) -> Iterable[tuple[str, Labels, float]]:
+            yield "headrace_service_away_seconds", ("s3",), objects.away_s()
+
+        sender = KafkaSender(client_settings(fleet), leave)
+        return Opened(stage.work, sender, make_reader(fleet, TOPIC, ROUTE_APP), close, gauges)
+
+    return stage_app(
+        ROUTE_APP,
+        "route",
+        TOPIC,
+        pace=PACE,
+        now=now,
+        data=str(Path(fleet.data).absolute() / "route"),
+        open_stage=open_stage,
+    )
