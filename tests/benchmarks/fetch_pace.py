@@ -40,7 +40,7 @@ def main() -> None:
     try:
         one = world.fetcher("A", seal_s=5)
         until(lambda: one.owned() >= 4, "the fetcher to have its partitions\n" + one.said())
-        until(lambda: world.lend(1) and bool(world.site_lines()), "its first request")
+        until(lambda: bool(world.lend(1) and world.site_lines()), "its first request")
         before, began_s = _cpu_s(one), time.monotonic()
         for _ in range(0, arguments.leases, arguments.batch):
             world.lend(arguments.batch, start_within_ms=600_000)
@@ -49,10 +49,11 @@ def main() -> None:
         fetched_s = time.monotonic() - began_s
         until(stored.stand_still, "all announcements", 120)
         cpu_s = _cpu_s(one) - before
+        leases = arguments.leases
         print(
-            f"{arguments.leases:,} leases, pages of {arguments.page_bytes:,} bytes: {arguments.leases / fetched_s:,.0f}/s,"
-            f" {arguments.leases / cpu_s:,.0f} a second of the fetcher's CPU ({cpu_s / arguments.leases * 1e3:.2f} ms"
-            f" each), {_peak_mb(one)} MB at most; {len(world.stored()):,} bodies announced; {load()}"
+            f"{leases:,} leases, pages of {arguments.page_bytes:,} bytes: {leases / fetched_s:,.0f}/s,"
+            f" {leases / cpu_s:,.0f} a second of the fetcher's CPU ({cpu_s / leases * 1e3:.2f} ms each),"
+            f" {_peak_mb(one)} MB at most; {len(world.stored()):,} bodies announced; {load()}"
         )
         one.terminate()
         began_s = time.monotonic()
