@@ -33,6 +33,21 @@ def parse_task(host_key: str, url_id: bytes, row: UrlRow, visit: Visit, policy: 
     )
 
 
+def replay_task(
+    host_key: str, url_id: bytes, row: UrlRow, policy: CrawlPolicy, *, again: bool = False
+) -> ParseTask | None:
+    """To have a stored body read by the policy's extractor; None when there is nothing to be read.
+
+    Nothing is: no content, one that waits for its first reading, one that the same extractor read (unless `again`).
+    """
+    visit = row.visit
+    if visit is None or visit.content is None or not visit.extractor_version:
+        return None
+    if visit.extractor_version == policy.extractor_version and not again:
+        return None
+    return msgspec.structs.replace(parse_task(host_key, url_id, row, visit, policy), kept=False)
+
+
 def parsed_message(page: ParsedPage) -> OwnerMessage:
     """What the owner of the page's host is told: the task is done, and this was found out.
 

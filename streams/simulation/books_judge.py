@@ -73,25 +73,27 @@ class BooksJudge:
     def parsed(self, page: ParsedPage) -> None:
         """A parsed page was taken in, and that is durable."""
         for link in page.links:
-            if "/cal/" not in link.url:
-                self._named.setdefault(link.url, page.url)
+            self.named(link.url, page.url)
         for entry in page.entries:
-            self._named.setdefault(entry.url, page.url)
+            self.named(entry.url, page.url)
 
     def named(self, url: str, by: str) -> None:
-        """A seed that was taken in, or a redirect's target."""
-        self._named.setdefault(url, by)
+        """A URL that was taken in; one of a trap may be refused."""
+        if "/cal/" not in url:
+            self._named.setdefault(url, by)
 
     # --- the end of a run, or any quiet moment ---------------------------------------------------------------------
 
-    def audit(self, store: MemoryCrawlDb, waiting: Iterable[ParseTask] | None = None) -> None:
-        """The whole store as it stands. `waiting`: bodies to be parsed that the store does not hold itself."""
+    def audit(self, store: MemoryCrawlDb, waiting: set[bytes] | None = None) -> None:
+        """The whole store as it stands. `waiting`: the bodies that parsers have; None: they have what it says."""
         for url, by in self._named.items():
             if store.get(Family.URL, host_id(host_key(url)) + url_id(url)) is None:
                 raise Violation("no URL lost", f"{url}, named by {by}, is not known", host_key(url))
         hosts = {key: decode_host(raw) for key, raw in store.hosts()}
         tasks = {key for key, _ in store.tasks()}
-        tasks |= {host_id(task.host_key) + task.url_id for task in waiting or ()}
+        for key in tasks if waiting is not None else ():
+            if waiting is not None and key not in waiting:
+                raise Violation("no URL lost", f"{key.hex()} waits to be parsed, and no parser has it")
         self._rows(store, hosts, tasks)
         for key, _ in store.scan(Family.QUEUE):
             raw = store.get(Family.URL, key[:HOST_ID_BYTES] + key[-URL_ID_BYTES:])

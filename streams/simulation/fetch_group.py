@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from schemas.records import FetchLease
 from streams.core import policy as bounds
 from streams.simulation.fetchers import SESSION_MS, Fetcher, Finished
-from streams.simulation.fleet import Partition
 from streams.simulation.owner_process import Setting
 
 MEMBERS = 3
@@ -14,13 +16,15 @@ _REDELIVERED_MAX = 5  # offsets whose acknowledgement was not kept, at a handing
 class FetchGroup:
     """Delivers the topic of leases to whoever has the partition."""
 
-    def __init__(self, setting: Setting, partition: Partition, finished: Finished) -> None:
+    def __init__(self, setting: Setting, region: str, leases: Sequence[FetchLease], finished: Finished) -> None:
+        """`leases`: the topic, which grows."""
         self._loop, self._faults = setting.loop, setting.faults
-        self._partition = partition
-        self._random = setting.loop.random("fetch group")
+        self._leases = leases
+        self._random = setting.loop.random(f"fetch group {region}")
         make = setting.judges.politeness
         self.members = [
-            Fetcher(f"fetcher {n}", setting.loop, setting.web, make, setting.faults, finished) for n in range(MEMBERS)
+            Fetcher(f"{region} fetcher {n}", setting.loop, setting.web, make, setting.faults, finished)
+            for n in range(MEMBERS)
         ]
         self._assigned: int | None = 0
         self._generation = 0
@@ -29,7 +33,7 @@ class FetchGroup:
 
     def deliver(self) -> None:
         """Whatever is new in the topic, to the member at work."""
-        while self._assigned is not None and self._next < len(self._partition.leases):
+        while self._assigned is not None and self._next < len(self._leases):
             offset, self._next = self._next, self._next + 1
             self._loop.after(self._random.randrange(1, 20), self._receive, self._generation, self._assigned, offset)
             if self._faults.hit("lease_repeated"):
@@ -45,7 +49,7 @@ class FetchGroup:
             return  # the connection that it came by is gone
         # Acknowledged on receipt: a member knows how far it has read, and a repeated offset lies below that.
         if self.may_start(offset, repeated):
-            self.members[member].take(self._partition.leases[offset])
+            self.members[member].take(self._leases[offset])
 
     def may_start(self, offset: int, repeated: bool) -> bool:
         """The rule of at most once, as a member keeps it."""
@@ -81,7 +85,7 @@ class FetchGroup:
             return
         member = (last + 1) % MEMBERS
         self._assigned = member
-        self._end = len(self._partition.leases)
+        self._end = len(self._leases)
         self._next = max(0, self._end - self._random.randint(0, _REDELIVERED_MAX))
         self.members[member].rejoin()
         for _ in range(self._end - self._next):

@@ -110,6 +110,10 @@ class OwnerProcess(abc.ABC):
     def room(self) -> int:
         """How many leases may be granted."""
 
+    def rightful(self) -> bool:
+        """Whether what it decides can still become durable."""
+        return True
+
     # --- waking and deciding ---------------------------------------------------------------------------------------
 
     def wake(self) -> None:
@@ -162,7 +166,8 @@ class OwnerProcess(abc.ABC):
         if not self.alive:
             return
         room = self.room()
-        self.judges.flow.capacity(room > 0, self.loop.now_ms)
+        if self.rightful():
+            self.judges.flow.capacity(room > 0, self.loop.now_ms)
         if self.pending():
             self._look_in(bounds.GROUP_MS_MIN)
             return
@@ -192,7 +197,7 @@ class OwnerProcess(abc.ABC):
                 judges.books.parsed(event)
             elif isinstance(event, Sequence):
                 for found in event:
-                    judges.books.named(found.url, "the seeds")
+                    judges.books.named(found.url, found.parent_id.hex() or "the seeds")
         for lease in turn.leases:
             self.loop.note(lease.host_key, f"owner {self.epoch} leases {lease.url}, attempt {lease.attempt}")
             judges.politeness.granted(lease, decided_ms, self.loop.now_ms)

@@ -81,7 +81,7 @@ def simulate(seed: int, run_ms: int = RUN_MS) -> Report:
     plenty = random.random() < 0.7  # capacity for all
     setting = Setting(loop, web, policy, faults, leases_max=64 if plenty else 4, parses_max=64 if plenty else 8)
     fleet = random.random() < 0.5
-    runner: Engine | Fleet = Fleet(setting) if fleet else Engine(setting)
+    runner: Engine | Fleet = Fleet(setting, end_ms - 2 * CALM_MS) if fleet else Engine(setting)
     report = Report(seed, kind="fleet" if fleet else "embedded", hosts=len(web.hosts))
     try:
         loop.at(START_MS, runner.start)
@@ -95,6 +95,8 @@ def simulate(seed: int, run_ms: int = RUN_MS) -> Report:
         while not runner.quiet():
             loop.run(loop.now_ms + bounds.SECOND_MS)
         setting.judges.books.audit(runner.store, runner.waiting_tasks())
+        if isinstance(runner, Fleet):
+            runner.check_end()
     except Violation as violation:
         _failed(report, loop, violation.rule, str(violation), violation.host_key)
     except AssertionError as error:

@@ -16,6 +16,10 @@ class Store(MemoryCrawlDb):
         for key, raw in self.hosts():
             yield key, decode_host(raw)
 
+    def tasks_waiting(self) -> int:
+        """Bodies that wait to be parsed."""
+        return len(self._families[Family.TASK])
+
     def waits(self, host_id: bytes) -> tuple[bool, int, int]:
         """Whether the host goes at its whole pace, its backoff's end, and when its rules came."""
         raw = self.get(Family.HOST, host_id)

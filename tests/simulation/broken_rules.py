@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from schemas.records import DiscoveredUrl, FetchResult, ParseTask, RobotsAnswer, StoredResult
-from streams.core import active, fetch, frontier, hosts
+from streams.core import active, fetch, frontier, homes, hosts
 from streams.core import policy as bounds
 from streams.core.admit import Admission
 from streams.core.complete import Completion
 from streams.core.frontier import Frontier
+from streams.core.homes import Home
 from streams.core.hosts import HostState
 from streams.core.index import OwnerIndex
 from streams.core.oversight import Oversight
@@ -25,10 +26,11 @@ from streams.core.sharing import Sharing
 from streams.core.tasks import parse_task
 from streams.core.turn import Family, HostSlot, Turn, Write
 from streams.simulation import owner_process
+from streams.simulation.disk import NOWHERE, Disk
 from streams.simulation.embedded_owner import EngineProcess
 from streams.simulation.fetch_group import FetchGroup
-from streams.simulation.fleet import NOWHERE, Disk, Partition
-from streams.simulation.fleet_owner import FleetProcess
+from streams.simulation.fleet import Partition
+from streams.simulation.fleet_owner import FleetProcess, Group
 from streams.simulation.store import Store
 
 Patch = pytest.MonkeyPatch
@@ -229,7 +231,54 @@ def queue_entry_left_behind(patch: Patch) -> None:
 
 def old_index_kept(patch: Patch) -> None:
     """An owner keeps the index that it finds, wherever it stands."""
-    patch.setattr(Disk, "stands_at", lambda self, position: self.position != NOWHERE)
+    patch.setattr(Disk, "stands_at", lambda self, stamp: self.index_stamp != NOWHERE)
+
+
+def rows_before_the_transaction(patch: Patch) -> None:
+    """The design's first order: URL rows are written, and then the transaction is tried."""
+    send = FleetProcess._send
+
+    def hasty(self: FleetProcess, group: Group) -> None:
+        self._partition.write_rows(group.transaction.redo, group.transaction.stamp)
+        send(self, group)
+
+    patch.setattr(FleetProcess, "_send", hasty)
+
+
+def rows_not_redone(patch: Patch) -> None:
+    """A takeover does not write the rows that the last owner may not have written."""
+    patch.setattr(Disk, "redo", lambda self: ())
+
+
+def old_rows_redone(patch: Patch) -> None:
+    """A takeover takes whatever redo lies on its disk for that of the last transaction."""
+    patch.setattr(Disk, "redo", lambda self: () if self._redo is None else self._redo.redo)
+
+
+def redo_overwrites(patch: Patch) -> None:
+    """A takeover writes rows with its own epoch, before the transaction that records it."""
+    write_rows = Partition.write_rows
+
+    def overwriting(self: Partition, writes: Sequence[Write], stamp: int) -> None:
+        write_rows(self, writes, self.home.epoch << 32 if stamp == self.stamp and stamp >= 0 else stamp)
+
+    patch.setattr(Partition, "write_rows", overwriting)
+
+
+def epochs_of_each_region(patch: Patch) -> None:
+    """Each region counts its owners by itself."""
+    counts: dict[str, int] = {}
+
+    def taken(home: Home, region: str) -> Home:
+        counts[region] = counts.get(region, 0) + 1
+        return Home(counts[region], home.region)
+
+    patch.setattr(homes, "taken", taken)
+
+
+def home_not_moved(patch: Patch) -> None:
+    """A region that is not at home any more takes the partition back."""
+    patch.setattr(homes, "taken", lambda home, region: Home(home.epoch + 1, home.region) if region != "south" else None)
 
 
 def index_not_loaded(patch: Patch) -> None:

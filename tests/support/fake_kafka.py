@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -208,6 +209,7 @@ class FakeFleet:
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker = broker or Broker()
         self.consumers: list[FakeConsumer] = []
+        self.rows: list[tuple[str, bytes, bytes]] = []  # (host_key, url_id, row)
         self.owners: dict[str, Callable[[OwnerPage, str], Explained]] = {}
         self.numbers: dict[str, dict[str, float]] = {}  # of owners, by their page
         self.places_of: dict[str, dict[int, Place]] = {}
@@ -244,6 +246,12 @@ class FakeFleet:
 
     def places(self, fleet: Fleet, groups: Mapping[str, str]) -> dict[str, dict[int, Place]]:
         return {topic: places for topic, places in self.places_of.items() if topic in groups}
+
+    @contextlib.contextmanager
+    def url_rows(
+        self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[Iterator[tuple[str, bytes, bytes]]]:
+        yield iter([one for one in self.rows if not hosts or one[0] in hosts])
 
     def ask_owner(self, page: OwnerPage, what: str) -> Explained:
         return self.owners[page.page](page, what)

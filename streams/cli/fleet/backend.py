@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from infra.settings_fleet import Fleet
@@ -35,6 +36,12 @@ class FleetBackend(Protocol):
 
     def places(self, fleet: Fleet, groups: Mapping[str, str]) -> Mapping[str, Mapping[int, Place]]:
         """How far each topic is read by its group; `groups`: topic to stage."""
+        ...
+
+    def url_rows(
+        self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> AbstractContextManager[Iterator[tuple[str, bytes, bytes]]]:
+        """(host_key, url_id, row) of these hosts or of all; `say` is told when Cassandra is away."""
         ...
 
     def ask_owner(self, page: OwnerPage, what: str) -> Explained: ...
