@@ -58,7 +58,7 @@ class Terminal:
         assert self.shell.stdout is not None
         self.shell.stdin.write(f'{command}\ncode=$?; echo; echo "<<$code>>"\n')
         self.shell.stdin.flush()
-        said = []
+        said: list[str] = []
         for line in self.shell.stdout:
             if ended := _END.match(line.strip()):
                 return int(ended.group(1)), "".join(said)
