@@ -1,4 +1,4 @@
-"""Parse and route on a real Kafka and a real object store: nothing lost, whoever is killed, joins, leaves or is away."""
+"""Parse and route on a real Kafka and a real store: nothing lost, whoever is killed, joins, leaves or is away."""
 
 from __future__ import annotations
 
