@@ -29,6 +29,7 @@ from streams.core.active import Hosts
 from streams.core.admit import AT_ONCE_MS, Admission, requeue, write_templates
 from streams.core.budget import BUDGET_KEY, Budget, decode_spent
 from streams.core.complete import Completion
+from streams.core.expiries import Expiries
 from streams.core.frontier import Frontier
 from streams.core.hosts import NEVER_MS, HostState, decode_host, encode_host
 from streams.core.index import OwnerIndex
@@ -115,8 +116,7 @@ class Owner:
         self.completion = Completion(self.frontier, policy, jitter)
         self.robots = RobotsDesk(self.frontier, self.completion, policy, jitter)
         self.rereading = Rereading(reads, policy)
-        self._expiries: list[tuple[int, bytes]] = []  # (not after any expiry of the host's leases, host_id)
-        self._watched: dict[bytes, int] = {}  # host_id → the one entry in there that counts
+        self._expiries = Expiries()
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -195,9 +195,8 @@ class Owner:
         """When a turn without events may have something to do."""
         if self.index.loading:
             return 0
-        expiry = self._expiries[0][0] if self._expiries else NEVER_MS
         permits = NEVER_MS if self.sharing is None else self.sharing.next_ms()
-        return min(expiry, permits, self.oversight.next_ms(), self.frontier.schedule.next_ms())
+        return min(self._expiries.next_ms(), permits, self.oversight.next_ms(), self.frontier.schedule.next_ms())
 
     def next_pending_ms(self, due_by_ms: int, until_ms: int) -> int:
         """When the next URL may be granted that is new, to be retried, or was due by `due_by_ms`; scans idle hosts.
@@ -355,18 +354,11 @@ class Owner:
         for lease in slot.state.in_flight.values():
             if lease.expires_ms < earliest_ms:
                 earliest_ms = lease.expires_ms
-        if earliest_ms < self._watched.get(slot.host_id, NEVER_MS):
-            self._watched[slot.host_id] = earliest_ms
-            heapq.heappush(self._expiries, (earliest_ms, slot.host_id))
+        if earliest_ms < NEVER_MS:
+            self._expiries.watch(slot.host_id, earliest_ms)
 
     def _expire(self, turn: Turn) -> None:
-        while self._expiries and self._expiries[0][0] <= turn.now_ms:
-            expires_ms, host_id_ = heapq.heappop(self._expiries)
-            if self._watched.get(host_id_) != expires_ms:
-                continue
-            del self._watched[host_id_]
-            if host_id_ not in self.hosts:
-                continue  # it rests: one with leases out is in memory
+        for host_id_ in self._expiries.pop(turn.now_ms):
             slot = self.hosts.slot(host_id_)
             for lease_id, lease in list(slot.state.in_flight.items()):
                 if lease.expires_ms <= turn.now_ms:
@@ -451,6 +443,8 @@ class Owner:
             writes.append((Family.HOST, host_id_, encode_host(state)))
             if state.in_flight:
                 self._watch(slot)
+            else:  # nothing to expire: a look for it would load a host that rests
+                self._expiries.forget(host_id_)
         self._add_totals(turn.known, turn.queued, turn.pages)
 
     def _add_totals(self, known: int, queued: Sequence[int], pages: int) -> None:
