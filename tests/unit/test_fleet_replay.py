@@ -63,7 +63,7 @@ def test_bodies_that_another_extractor_read_are_asked_for() -> None:
 
 
 def test_again_asks_for_all_that_was_read() -> None:
-    """Protects the ways to fill an index that was lost and to close tasks that were: by the same extractor, all anew."""
+    """Protects the ways to fill an index that was lost and to close tasks that were: by the same extractor, anew."""
     fleet = fleet_of(
         ("https://a.test/1", TODAY, BODY), ("https://b.test/2", TODAY, BODY), ("https://b.test/3", 0, BODY)
     )
