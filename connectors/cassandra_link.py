@@ -71,11 +71,15 @@ class CassandraLink:
         self._prepared: dict[tuple[str, int], PreparedStatement] = {}
         self._lock = threading.RLock()
         self._closed = threading.Event()
-        self._waiting: set[int] = set()  # threads that wait for the cluster now
+        self._waiting: dict[int, float] = {}  # threads that wait for the cluster now, since when (monotonic)
 
     def away(self) -> bool:
         """Whether somebody waits for the cluster."""
         return bool(self._waiting)
+
+    def away_s(self) -> float:
+        """How long the cluster has not answered; 0 while it does."""
+        return max((time.monotonic() - began for began in list(self._waiting.values())), default=0.0)
 
     def prepared(self, statement: str, consistency: int = ConsistencyLevel.QUORUM) -> PreparedStatement:
         """A statement made ready; `{keyspace}` in it is replaced. Waits. Raises CrawlError, StoreClosed."""
@@ -162,7 +166,7 @@ class CassandraLink:
                         raise _refused(what, error) from error
                     reason = error
                 if me not in self._waiting:
-                    self._waiting.add(me)
+                    self._waiting[me] = began
                     self._say(f"cassandra: needed {what}, came {_words(reason)}; waiting for it, nothing is lost")
                 if self._closed.wait(delay_s * random.uniform(0.5, 1.0)):
                     raise StoreClosed("cassandra") from reason
@@ -171,7 +175,7 @@ class CassandraLink:
                 self._say(f"cassandra: it answers again, after {time.monotonic() - began:.0f} s")
             return done
         finally:
-            self._waiting.discard(me)
+            self._waiting.pop(me, None)
 
 
 def _lasts(error: BaseException) -> bool:

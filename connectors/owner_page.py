@@ -15,6 +15,7 @@ decimal; value: `OwnerPage` as JSON; compacted, one partition, read to its end i
 from __future__ import annotations
 
 import http.client
+import re
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit
 
@@ -24,14 +25,26 @@ from connectors.topic_reader import BEGINNING, TopicReader
 from schemas.topics import OWNER_PAGES
 from streams.core.failures import EXIT_FAILED, EXIT_USAGE, CrawlError, UsageError
 
-__all__ = ["PATH", "Explain", "Explained", "NotTheOwner", "OwnerPage", "announcement", "answer", "ask", "pages"]
+__all__ = [
+    "PATH",
+    "Explain",
+    "Explained",
+    "NotTheOwner",
+    "OwnerPage",
+    "announcement",
+    "answer",
+    "ask",
+    "numbers",
+    "pages",
+]
 
 PATH = "/explain"
 ANSWER_S_MAX = 10.0
 _ANSWER_BYTES_MAX = 1 << 20
 
 Explain = Callable[[str], Sequence[tuple[str, str]]]
-"""A URL or host to (label, sentence), as `infra.explaining` makes them; raises UsageError for what is neither."""
+"""A URL or host to (label, sentence), as `infra.explaining` makes them. Raises UsageError for what is neither, and
+NotTheOwner where the partition was let go meanwhile."""
 
 
 class OwnerPage(msgspec.Struct, frozen=True):
@@ -77,6 +90,8 @@ def answer(query: Mapping[str, str], owned: Callable[[int], tuple[int, Explain] 
         because = tuple((label, sentence) for label, sentence in explain(what))
     except UsageError as error:
         return 400, msgspec.json.encode(_Error(str(error)))
+    except NotTheOwner as error:
+        return 421, msgspec.json.encode(_Error(str(error)))
     return 200, msgspec.json.encode(Explained(int(partition), epoch, because))
 
 
@@ -119,6 +134,34 @@ def ask(page: OwnerPage, what: str) -> Explained:
     if status == 421:
         raise NotTheOwner(f"{who}: {said}; it is being taken over: repeat this in a moment", EXIT_FAILED)
     raise CrawlError(f"{said}", EXIT_USAGE if status == 400 else EXIT_FAILED)
+
+
+def numbers(page: str) -> dict[str, float]:
+    """The gauges and counters of the owners of a worker, added up over their labels. Raises NotTheOwner, CrawlError."""
+    who = f"the worker at {page}"
+    try:
+        status, body = _get(page, "/metrics")
+        text = body.decode()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NotTheOwner(
+            f"{who}: needed its numbers, got {error or type(error).__name__}; is it running, and its web port open to"
+            " this machine? The partitions of a dead worker are taken over within a minute",
+            EXIT_FAILED,
+        ) from error
+    found: dict[str, float] = {}
+    for line in text.splitlines() if status == 200 else ():
+        match = _SAMPLE.fullmatch(line)
+        if match is not None:
+            found[match.group(1)] = found.get(match.group(1), 0.0) + float(match.group(2))
+    if not found:
+        raise CrawlError(
+            f"{who}: needed the numbers of its owners, got status {status} without any; is it of this version?",
+            EXIT_FAILED,
+        )
+    return found
+
+
+_SAMPLE = re.compile(r'(\w+)\{stage="owner"(?:,.*)?\} ([0-9.e+-]+)')  # what `streams.fleet.metrics` writes
 
 
 def _get(page: str, target: str) -> tuple[int, bytes]:

@@ -95,13 +95,12 @@ class BatchProducer:
         on_refused: Callable[[msgspec.Struct, str], None] = lambda record, why: None,
     ) -> None:
         """`partitions`: as many as the topic has. `on_refused`: a record that no schema holds, and why."""
-        assert TOPICS[topic].batched, topic
         assert partitions > 0
         self.counts = Sent()
         self.by_partition: Counter[int] = Counter()
         self.heard_ms = now_ms()  # when the brokers last acknowledged anything, or nothing was out
         self._client, self._topic, self._now_ms, self._tick, self._on_refused = client, topic, now_ms, tick, on_refused
-        self._key = TOPICS[topic].key
+        self._key, self._batched = TOPICS[topic].key, TOPICS[topic].batched
         self._partition_of = lru_cache(maxsize=100_000)(partial(partition_for, partitions=partitions))
         self._held: dict[int, list[msgspec.Struct]] = {}
         self._held_records = 0
@@ -112,6 +111,7 @@ class BatchProducer:
 
     def send(self, record: msgspec.Struct) -> None:
         """Take a record. Waits while too much is out; raises SendRefused once the brokers refused something."""
+        assert self._batched, self._topic
         partition = self._partition_of(getattr(record, self._key))
         held = self._held.setdefault(partition, [])
         held.append(record)
@@ -128,6 +128,12 @@ class BatchProducer:
             self._serve(0)
             if self._held_records and self._now_ms() - self._held_since_ms >= HOLD_MS:
                 self.hand_over()
+
+    def send_message(self, partition: int, key: bytes | None, value: bytes) -> None:
+        """A message as it was, counted as one record. Waits and raises as `send` does."""
+        self.counts.taken += 1
+        self._produce(partition, value, 1, key)
+        self._serve(0)
 
     def hand_over(self) -> None:
         """Give all that is held to the client: nothing more comes for now."""
@@ -174,15 +180,16 @@ class BatchProducer:
             self.counts.refused += 1
             self._on_refused(batch[0], problem)
 
-    def _produce(self, partition: int, value: bytes, records: int) -> None:
+    def _produce(self, partition: int, value: bytes, records: int, key: bytes | None = None) -> None:
         while self._out_bytes and self._out_bytes + len(value) > OUT_BYTES_MAX:
             self._serve(_POLL_S)
         if not self._out_bytes:
             self.heard_ms = self._now_ms()
+        named = {} if key is None else {"key": key}
         report = partial(self._reported, partition, len(value), records)
         while True:
             try:
-                self._client.produce(self._topic, value=value, partition=partition, on_delivery=report)
+                self._client.produce(self._topic, value=value, partition=partition, on_delivery=report, **named)
                 break
             except BufferError:
                 self._serve(_POLL_S)

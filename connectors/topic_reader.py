@@ -58,6 +58,14 @@ class Message(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Of one partition: what its group has committed (None: nothing yet), where it begins and where it ends."""
+
+    committed: int | None
+    begin: int
+    end: int
+
+
 def last(count: int) -> int:
     """The place from which `count` offsets follow to a partition's end."""
     assert count > 0

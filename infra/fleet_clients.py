@@ -15,12 +15,22 @@ from connectors import owner_page
 from connectors.owner_page import Explained, OwnerPage
 from connectors.policy_ledger import LEDGER_SETTINGS
 from connectors.producer import PRODUCER_SETTINGS
-from connectors.topic_reader import CONSUMER_SETTINGS
+from connectors.topic_reader import CONSUMER_SETTINGS, Place
 from infra.provision.kafka_admin import ConfluentAdmin, client_settings
 from infra.settings_fleet import Fleet
+from schemas.topics import Group, is_group_of
 from streams.core.failures import EXIT_FAILED, CrawlError
 
-__all__ = ["ask_owner", "consumer", "partitions", "producer", "transactions", "url_rows"]
+__all__ = [
+    "ask_owner",
+    "consumer",
+    "owner_numbers",
+    "partitions",
+    "places",
+    "producer",
+    "transactions",
+    "url_rows",
+]
 
 OnError = Callable[[str], None]
 
@@ -63,6 +73,31 @@ def url_rows(
 def ask_owner(page: OwnerPage, what: str) -> Explained:
     """Raises NotTheOwner, UsageError or CrawlError."""
     return owner_page.ask(page, what)
+
+
+def owner_numbers(page: str) -> Mapping[str, float]:
+    """Raises NotTheOwner or CrawlError."""
+    return owner_page.numbers(page)
+
+
+def places(fleet: Fleet, groups: Mapping[str, str]) -> dict[str, dict[int, Place]]:
+    """How far each topic is read by its group (topic to stage), by partition. Raises CrawlError."""
+    admin = ConfluentAdmin(fleet)
+    there = admin.partitions()
+    asked = [(topic, partition) for topic in groups for partition in range(there.get(topic, 0))]
+    bounds = admin.bounds(asked)
+    committed: dict[tuple[str, int], int] = {}
+    for name in admin.groups():
+        stage = next((one for one in set(groups.values()) if is_group_of(name, Group(one))), None)
+        if stage is None:
+            continue
+        for place, offset in admin.committed(name).items():
+            if groups.get(place[0]) == stage:
+                committed[place] = max(offset, committed.get(place, 0))
+    found: dict[str, dict[int, Place]] = {}
+    for place in asked:
+        found.setdefault(place[0], {})[place[1]] = Place(committed.get(place), *bounds[place])
+    return found
 
 
 def _open(kind: Callable[[dict[str, Any]], Any], fleet: Fleet, own: Mapping[str, Any], on_error: OnError) -> Any:

@@ -7,17 +7,20 @@ environment (`HEADRACE_FLEET__KAFKA_PASSWORD`); no crawl's folder keeps any sett
 from __future__ import annotations
 
 import enum
+import ipaddress
 import re
 from urllib.parse import urlsplit
 
 import msgspec
 
-from infra.settings_values import Given, SettingsError
-from schemas.topics import PARTITIONS_SMALL
+from infra.settings_values import Given, SettingsError, nearest
+from schemas.topics import PARTITIONS_SMALL, WORKER_GROUPS
+from streams.core.policy import SPOOL_BYTES_MAX
 
-__all__ = ["SECTION", "Fleet", "KafkaSecurity", "SaslMechanism", "host_port"]
+__all__ = ["SECTION", "STAGES", "Fleet", "KafkaSecurity", "SaslMechanism", "host_port"]
 
 SECTION = "fleet"
+STAGES = tuple(group.value for group in WORKER_GROUPS)
 
 
 class KafkaSecurity(enum.Enum):
@@ -78,12 +81,23 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index_replicas: int = 0
     partitions: int = PARTITIONS_SMALL
     replication: int = 1
+    stages: tuple[str, ...] = STAGES
     data: str = "fleet-data"
+    web_bind: str = "127.0.0.1"
+    web_port: int = 6066
+    web_host: str = ""
+    registry: str = ""
+    registry_user: str = ""
+    registry_password: str = ""
+    registry_ca: str = ""
     session_s: int = 10
     standbys: int = 1
     group_ms: int = 50
     leases_max: int = 10_000
+    skip_lost_input: bool = False
     parse_backlog_max: int = 10_000
+    seal_s: int = 10
+    spool_bytes_max: int = SPOOL_BYTES_MAX
 
 
 def host_port(text: str) -> tuple[str, int] | None:
@@ -140,7 +154,30 @@ def _check_index(text: str, one: Given) -> None:
         raise SettingsError(one.where, "not an index", needed=needed, came=text)
 
 
+def _check_stage(text: str, one: Given) -> None:
+    if text not in STAGES:
+        needed = f"some of {', '.join(STAGES)}"
+        raise SettingsError(one.where, "no such stage", needed=needed, came=text, remedy=nearest(text, STAGES))
+
+
+def _check_bind(text: str, one: Given) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError as error:
+        needed = "an address of this machine, or 0.0.0.0 or :: for all of them"
+        raise SettingsError(one.where, "not an address", needed=needed, came=text) from error
+
+
+def _check_web_host(text: str, one: Given) -> None:
+    if text and host_port(f"{text}:1") is None:
+        needed = "a name, an address, or [ADDR] of IPv6, without a port"
+        raise SettingsError(one.where, "not a host", needed=needed, came=text)
+
+
 TEXT_CHECKS = {
+    "web_bind": _check_bind,
+    "web_host": _check_web_host,
+    "registry": _check_endpoint,
     "keyspace": _check_keyspace,
     "s3_endpoint": _check_endpoint,
     "bucket": _check_bucket,
@@ -148,8 +185,13 @@ TEXT_CHECKS = {
     "opensearch": _check_url,
     "index": _check_index,
 }
-ENTRY_CHECKS = {"fleet.kafka": _check_server_port, "fleet.cassandra": _check_server_port}
+ENTRY_CHECKS = {
+    "fleet.kafka": _check_server_port,
+    "fleet.cassandra": _check_server_port,
+    "fleet.stages": _check_stage,
+}
 RANGES = {  # least, most
+    "fleet.web_port": (1, 65_535),
     "fleet.partitions": (1, 16_384),
     "fleet.replication": (1, 15),
     "fleet.session_s": (6, 300),
@@ -157,6 +199,8 @@ RANGES = {  # least, most
     "fleet.group_ms": (5, 5_000),
     "fleet.leases_max": (1, 1_000_000),
     "fleet.parse_backlog_max": (1, 1_000_000),
+    "fleet.seal_s": (1, 300),
+    "fleet.spool_bytes_max": (1 << 20, 1 << 50),
     "fleet.index_shards": (1, 1_024),
     "fleet.index_replicas": (0, 15),
 }
@@ -198,11 +242,22 @@ MEANINGS = {
     "fleet.index_shards": "primary shards of the index, for ever; a shard holds some ten million pages well",
     "fleet.index_replicas": "copies of each shard beside the first",
     "fleet.partitions": "partitions of the topics, for ever: with others hosts change owners; large fleets: 1024",
-    "fleet.data": "a worker's own folder for its local stores; each worker needs one of its own",
+    "fleet.stages": "what a worker runs: owner, fetch, parse, route; a large fleet has workers of one stage each",
+    "fleet.data": "a worker's own folder for its local stores, each needs one; it rules, not Faust's --datadir",
+    "fleet.web_bind": "address on which a worker serves its pages: live, ready, metrics, explain; no login is asked",
+    "fleet.web_port": "port of those pages; each worker of a machine needs one of its own",
+    "fleet.web_host": "by which name others reach them; none: web_bind, or this machine's name where that is all",
+    "fleet.registry": "URL of a schema registry, for what others write in its framing; empty: none",
+    "fleet.registry_user": "user for basic authentication; none: no login",
+    "fleet.registry_password": "password",
+    "fleet.registry_ca": "PEM file of the authority that signed the registry's certificate; none: the system's",
     "fleet.session_s": "seconds without a heartbeat after which a worker is taken for gone",
     "fleet.standbys": "workers that follow each partition to take it over at once",
     "fleet.group_ms": "how long a partition gathers input for one commit while there is much of it; large fleets: 500",
+    "fleet.skip_lost_input": "an owner goes on without input that retention took unread; infra/production/README.md",
     "fleet.leases_max": "leases in flight of one partition",
     "fleet.parse_backlog_max": "stored pages of one partition that wait to be parsed; beyond, nothing is granted",
+    "fleet.seal_s": "seconds from a segment's first body until it goes to S3, and its pages to the parsers",
+    "fleet.spool_bytes_max": "bodies that wait on a fetcher's disk for S3; beyond, it starts nothing",
     "fleet.replication": "copies of a partition in Kafka and of a row in a datacenter of Cassandra; large fleets: 3",
 }

@@ -10,22 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import faust
+import msgspec
 
+from connectors.cassandra_link import CassandraLink
 from connectors.changelog_kafka import KafkaChangelog
 from connectors.owner_log_kafka import KafkaOwnerLog
-from infra.provision import topics
-from infra.provision.kafka_admin import ConfluentAdmin, client_settings
-from infra.provision.steps import Verdict
+from connectors.schema_registry import SchemaRegistry
+from infra.explaining import Explainer
+from infra.fleet_checks import check_topics
+from infra.provision.kafka_admin import client_settings
 from infra.settings import Settings
 from infra.settings_fleet import Fleet, KafkaSecurity
 from infra.wiring import policy_of, steady_clock
-from infra.wiring_fleet import open_epochs, open_link, open_url_state
+from infra.wiring_fleet import open_epochs, open_link, open_registry, open_url_state
 from schemas.topics import OWNER_APP, OWNER_CHANGELOG
+from streams.core.budget import share
 from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.rules.scope import Scope, ScopeMode
+from streams.core.turn import Reads
 from streams.fleet.feed import Pace
 from streams.fleet.owner import Ports, Setting
-from streams.fleet.worker import OwnerApp, Worker, owner_app
+from streams.fleet.worker import Explain, OwnerApp, Worker, owner_app
 
 __all__ = ["check_topics", "open_owner"]
 
@@ -35,9 +40,17 @@ log = logging.getLogger(__name__)
 def open_owner(settings: Settings) -> OwnerApp:
     """The app of an owner's worker, not started; `streams.app` names it to Faust. Raises CrawlError."""
     fleet = settings.fleet
-    check_topics(fleet)
     link = open_link(fleet, log.warning)
+    registry = open_registry(fleet, log.warning)
+    services: dict[str, CassandraLink | SchemaRegistry] = {"cassandra": link}
+    if registry is not None:
+        services["registry"] = registry
     kafka = client_settings(fleet)
+
+    def close() -> None:
+        for service in services.values():
+            service.close()
+
     setting = Setting(
         policy=policy_of(settings),
         scope=Scope(
@@ -53,13 +66,15 @@ def open_owner(settings: Settings) -> OwnerApp:
         changelog_topic=OWNER_CHANGELOG,
         now=steady_clock(),
         jitter=random.SystemRandom().random,
+        resolver=registry,
     )
     ports = Ports(
         urls=open_url_state(link),
         epochs=open_epochs(link, worker=socket.gethostname(), region=fleet.cassandra_datacenter),
         changelog=KafkaChangelog(kafka, OWNER_CHANGELOG),
         open_log=lambda partition: KafkaOwnerLog(kafka, OWNER_APP, partition),
-        close=link.close,
+        close=close,
+        away_s=lambda: {one: service.away_s() for one, service in services.items()},
     )
     worker = Worker(
         kafka=kafka,
@@ -68,20 +83,22 @@ def open_owner(settings: Settings) -> OwnerApp:
         data=Path(fleet.data).absolute(),
         session_s=fleet.session_s,
         standbys=fleet.standbys,
+        skip_lost_input=fleet.skip_lost_input,
         pace=Pace(group_ms=fleet.group_ms),
     )
-    return owner_app(worker, setting, ports)
+    return owner_app(worker, setting, ports, _explain(setting))
 
 
-def check_topics(fleet: Fleet) -> None:
-    """Before a worker starts: the topics are there, with as many partitions as are set. Raises CrawlError."""
-    for step in topics.plan(ConfluentAdmin(fleet), partitions=fleet.partitions, replication=fleet.replication):
-        if step.verdict is Verdict.REFUSED:
-            raise CrawlError(f"{step.thing}: {step.detail}; {step.remedy}", EXIT_FAILED)
-        if step.verdict is Verdict.MADE:
-            raise CrawlError(
-                f"{step.thing}: needed it to be there, it is not; headrace provision makes it", EXIT_FAILED
-            )
+def _explain(setting: Setting) -> Explain:
+    """By the code that explains a folder. A partition has its part of the crawl's daily budget."""
+
+    def explain(partition: int, db: Reads, what: str) -> list[tuple[str, str]]:
+        policy = msgspec.structs.replace(
+            setting.policy, budget=share(setting.policy.budget, partition, setting.partitions)
+        )
+        return Explainer(db, policy, setting.scope, other_ports=False).explain(what, setting.now())
+
+    return explain
 
 
 def _credentials(fleet: Fleet) -> Any:

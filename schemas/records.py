@@ -327,6 +327,7 @@ class DeadLetter(msgspec.Struct, frozen=True, array_like=True, gc=False):
     record: bytes  # as it came
     url_id: bytes = b""
     status: int = 0
+    topic: str = ""  # by which `record` came, whole, in the letter's own partition; "": it is no message
 
 
 class FetchLogRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -41,6 +41,23 @@ class Group(enum.Enum):
     OPERATOR = "operator"  # people: list, show, requeue
 
 
+WORKER_GROUPS = (Group.OWNER, Group.FETCH, Group.PARSE, Group.ROUTE)
+"""Those that our workers run, in the order of the flow."""
+
+APP_PREFIX = "headrace-"
+"""A stage's Faust app id is this and its group's name, and so is its consumer group; further consumers of the stage
+carry more after another dash."""
+SINK_GROUP = "connect-headrace-pages"  # as Connect names the group of the connector headrace-pages
+
+
+def is_group_of(name: str, group: Group) -> bool:
+    """Whether a consumer group of Kafka is one of ours, of that stage."""
+    if group is Group.SINK:
+        return name == SINK_GROUP
+    own = APP_PREFIX + group.value
+    return name == own or name.startswith(f"{own}-")
+
+
 class Cleanup(enum.Enum):
     """Kafka's cleanup.policy."""
 
@@ -159,7 +176,7 @@ TOPICS = {
             name="dead-letters",
             key="host_key",
             record=records.DeadLetter,
-            producers=("admit", "store", "complete", "parse", "route"),
+            producers=("admit", "fetch", "store", "complete", "parse", "route"),
             group=Group.OPERATOR,
             retention_ms=30 * _DAY_MS,
             message_bytes_max=2 * MESSAGE_BYTES,  # holds a record as it came, which may have been as large as any

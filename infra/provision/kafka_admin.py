@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -14,6 +20,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -90,6 +97,47 @@ class ConfluentAdmin:
     def partitions(self) -> dict[str, int]:
         """Partitions of every topic that there is. Needs no more than Describe."""
         return {name: len(one.partitions) for name, one in self._listed().topics.items() if one.error is None}
+
+    def readers(self) -> dict[str, set[str]]:
+        """The groups that read each topic now, by their members' assignments; of those groups that we may see."""
+        found: dict[str, set[str]] = {}
+        names = list(self.groups())
+        described = self._admin.describe_consumer_groups(names, request_timeout=_ANSWER_S_MAX) if names else {}
+        for name, future in described.items():
+            for member in self._result(future, f"group {name}").members:
+                for place in member.assignment.topic_partitions:
+                    found.setdefault(place.topic, set()).add(name)
+        return found
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """What a group has committed, by (topic, partition); empty when there is no such group."""
+        asked = ConsumerGroupTopicPartitions(group)
+        future = self._admin.list_consumer_group_offsets([asked], request_timeout=_ANSWER_S_MAX)[group]
+        places = self._result(future, f"the offsets of group {group}").topic_partitions
+        return {(place.topic, place.partition): place.offset for place in places if place.offset >= 0}
+
+    def groups(self) -> tuple[str, ...]:
+        """The groups that there are, of those that we may see."""
+        listed = self._result(self._admin.list_consumer_groups(request_timeout=_ANSWER_S_MAX), "the list of groups")
+        return tuple(sorted(one.group_id for one in listed.valid))
+
+    def bounds(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Where each partition begins, and ends for a reader of committed data."""
+        spec: Any = OffsetSpec  # its package does not say what its functions give
+        begins, ends = self._offsets(places, spec.earliest()), self._offsets(places, spec.latest())
+        return {place: (begins[place], ends[place]) for place in begins}
+
+    def _offsets(self, places: Sequence[tuple[str, int]], which: Any) -> dict[tuple[str, int], int]:
+        asked = {TopicPartition(topic, partition): which for topic, partition in places}
+        if not asked:
+            return {}
+        futures = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S_MAX
+        )
+        return {
+            (place.topic, place.partition): self._result(future, f"the offsets of {place.topic}").offset
+            for place, future in futures.items()
+        }
 
     def topics(self, names: Sequence[str]) -> dict[str, TopicThere]:
         listed = self._listed().topics

@@ -34,7 +34,7 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("crawl", "streams.cli.crawl", "SEEDS... [--out DIR]", "fetch, politely, everything that the seeds lead to"),
-    Verb("status", "streams.cli.status", "DIR", "how a crawl stands, also while it runs"),
+    Verb("status", "streams.cli.status", "DIR|--fleet", "how a crawl stands, also while it runs"),
     Verb("explain", "streams.cli.explain", "DIR|--fleet URL|HOST", "why a URL or a host is, or is not, being fetched"),
     Verb(
         "host",
@@ -62,6 +62,13 @@ VERBS = (
         "streams.cli.provision",
         "[--only PART,...]",
         "make topics, tables, bucket, index and connector for a fleet",
+        fleet=True,
+    ),
+    Verb(
+        "worker",
+        "streams.cli.worker",
+        "[--stage S...] [--config FILE]",
+        "a fleet's worker: owner, fetch, parse and route, or some of them",
         fleet=True,
     ),
     Verb(

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import msgspec
 
+from streams.cli.fleet.clients import add_fleet
 from streams.cli.report import reason_words, waiting
 from streams.cli.shell import Shell, command
 from streams.cli.words import count, instant, printable, rate, size, span
-from streams.core.failures import EXIT_DONE
+from streams.core.failures import EXIT_DONE, UsageError
 from streams.core.progress import Counts, Progress, State
 
 EXAMPLES = """
   headrace status news
   headrace status news --watch       again and again, until the run ends
   headrace status news --json        for a script: {"counts": {...}, "progress": {...} or null, "last_run": {...}}
+  headrace status --fleet            partitions and owners, totals, how far each group is behind, dead letters
 """
 
 WATCH_S = 2.0
@@ -34,15 +36,41 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=Path, metavar="DIR", help="the crawl's folder")
+    parser.add_argument("dir", nargs="?", type=Path, metavar="DIR", help="the crawl's folder; none with --fleet")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--watch", action="store_true", help="every two seconds, until the run ends")
+    add_fleet(parser, verb=True)
 
 
 def run(arguments: argparse.Namespace, shell: Shell) -> int:
+    if arguments.fleet == (arguments.dir is not None):
+        raise UsageError(
+            "status: needed DIR, the crawl's folder, or --fleet without one; headrace status --help shows how"
+        )
     pause = threading.Event()
-    watch(arguments, shell, lambda: pause.wait(WATCH_S))
+    looks = _watch_fleet if arguments.fleet else watch
+    looks(arguments, shell, lambda: pause.wait(WATCH_S))
     return EXIT_DONE
+
+
+def _watch_fleet(arguments: argparse.Namespace, shell: Shell, pause: Callable[[], object]) -> None:
+    """Once, or with `--watch` until Ctrl-C: a fleet's run has no end."""
+    from streams.cli.fleet.status import lines as fleet_lines
+    from streams.cli.fleet.status import look
+
+    while True:
+        status = look(arguments, shell)
+        if arguments.json:
+            shell.print(msgspec.json.encode(status).decode())
+        else:
+            for line in fleet_lines(status):
+                shell.print(line)
+        if not arguments.watch:
+            return
+        if not arguments.json:
+            shell.print()
+        shell.out.flush()
+        pause()
 
 
 def watch(arguments: argparse.Namespace, shell: Shell, pause: Callable[[], object]) -> None:

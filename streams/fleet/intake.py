@@ -70,7 +70,7 @@ class Intake:
             if message.value is None:
                 continue  # a wake-up, or what compaction left of a policy
             try:
-                self._take(taken, message.topic, message.value, now_ms)
+                self._take(taken, message, message.value, now_ms)
             except BadRecord as error:
                 self.give_up(taken, message, str(error), now_ms)
         return taken
@@ -80,16 +80,22 @@ class Intake:
         taken.dead += 1
         taken.onward.append(
             outputs.dead_letter(
-                self._partition, stage=_STAGES[message.topic], error=error, value=message.value or b"", now_ms=now_ms
+                self._partition,
+                stage=_STAGES[message.topic],
+                error=error,
+                value=message.value or b"",
+                now_ms=now_ms,
+                topic=message.topic,
             )
         )
 
-    def _take(self, taken: Taken, topic: str, value: bytes, now_ms: int) -> None:
+    def _take(self, taken: Taken, message: Message, value: bytes, now_ms: int) -> None:
+        topic = message.topic
         if topic == "discovered-urls":
             self._discovered(taken, value, now_ms)
         elif topic == "host-policies":
             said = foreign.decode_foreign(value, HostPolicy, now_ms=now_ms, resolver=self._resolver)
-            taken.events += self._ours_of_hosts(taken, said)
+            taken.events += self._ours_of_hosts(taken, said, message)
         elif topic == "fetch-results":
             taken.events += self._ours(taken, topic, decode(value, FetchResult), lambda one: one.host_key)
         elif topic == "stored-results":
@@ -116,7 +122,14 @@ class Intake:
         taken.dead += 1
         error = f"reading DiscoveredUrl: needed an http or https URL with a host, came {found.url[:200]!r}; correct it"
         taken.onward.append(
-            outputs.dead_letter(self._partition, stage="admit", error=error, value=encode(found), now_ms=now_ms)
+            outputs.dead_letter(
+                self._partition,
+                stage="admit",
+                error=error,
+                value=encode(found),
+                now_ms=now_ms,
+                topic="discovered-urls",
+            )
         )
         return msgspec.structs.replace(found, url="")
 
@@ -128,16 +141,24 @@ class Intake:
             taken.onward += outputs.spread(topic, others, key, self._partition_of)
         return ours
 
-    def _ours_of_hosts(self, taken: Taken, said: Sequence[HostPolicy]) -> list[HostPolicy]:
-        """A word on one host belongs to its owner. One on several hosts is sent to every partition, so it is ours."""
+    def _ours_of_hosts(self, taken: Taken, said: Sequence[HostPolicy], message: Message) -> list[HostPolicy]:
+        """A word on one host belongs to its owner. One on several hosts is sent to every partition, so it is ours.
+
+        A word goes on under the key that names it (`connectors.policy_ledger`): compaction keeps the last value of a
+        key, and must not drop the earlier of two words on one host. A stranger's is named by where it lay.
+        """
         ours = []
-        for one in said:
+        for at, one in enumerate(said):
             place = self._partition_of(one.host_key) if "://" in one.host_key else self._partition
             if place == self._partition:
                 ours.append(one)
-            else:  # by itself: compaction keeps the last value of a key
+            else:
+                request_id = one.request_id or f"{message.at_ms:015d}-{self._partition}-{message.offset}-{at}"
+                one = msgspec.structs.replace(one, request_id=request_id)
                 taken.forwarded += 1
-                taken.onward.append(Record("host-policies", place, one.host_key.encode(), encode(one)))
+                taken.onward.append(
+                    Record("host-policies", place, f"{one.host_key} {request_id}".encode(), encode(one))
+                )
         return ours
 
 

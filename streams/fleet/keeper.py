@@ -12,6 +12,7 @@ import contextlib
 import enum
 import functools
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -115,6 +116,10 @@ class Keeper:
     async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> None:
         await self.running(call, *arguments)
 
+    def not_taken_over(self) -> list[int]:
+        """The partitions that are this worker's and whose takeover is not done."""
+        return sorted(one for one, role in self._wanted.items() if role is Role.OWNER and one not in self.owners)
+
     def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """See `streams.fleet.metrics.Gauges`."""
         now_ms = self._setting.now()
@@ -122,11 +127,22 @@ class Keeper:
         yield "headrace_partitions_owned", (), len(self.owners)
         lag = self._follower.lag
         yield "headrace_partitions_standby", (), sum(1 for behind in list(lag.values()) if behind == 0)
-        for (topic, partition), behind in list(self._inbox.lag.items()):
-            yield "headrace_consumer_lag_records", (topic, str(partition)), behind
         owners = list(self.owners.values())
         yield "headrace_parse_backlog", (), sum(owner.parse_backlog for owner in owners)
         yield "headrace_parse_backlog_max", (), self._setting.tasks_max * len(owners)
+        sums: Counter[str] = Counter()
+        for owner in owners:
+            sums.update({name: int(number) for name, _, number in owner.gauges()})
+        for name, number in sums.items():
+            yield name, (), number
+        # Of all partitions here: one of many that is full stops no crawl.
+        stopped = {owner.stopped_by() for owner in owners}
+        for limit in ("leases", "parse"):
+            yield "headrace_grants_stopped", (limit,), float("" not in stopped and limit in stopped)
+        for service, away_s in self._ports.away_s().items():
+            yield "headrace_service_away_seconds", (service,), round(away_s, 1)
+        for (topic, partition), behind in list(self._inbox.lag.items()):
+            yield "headrace_consumer_lag_records", (topic, str(partition)), behind
         for partition, feed in list(self.feeds.items()):
             since_ms = feed.oldest_wait_ms
             age_ms = 0 if since_ms is None else now_ms - since_ms

@@ -1,7 +1,8 @@
 """A worker's numbers for Prometheus, by the names of `schemas.metrics`.
 
 Counted where a turn has become durable; what is a state (lag, commit age, partitions) is asked when the page is read.
-Threads of several partitions count at once, under one lock a turn.
+Threads of several partitions count at once, under one lock a turn. Several stages of one process have numbers of their
+own (the label `stage`), and share a page: `exposition`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Labels = tuple[str, ...]
 Gauges = Callable[[], Iterable[tuple[str, Labels, float]]]
 """(metric, values of its labels, number) of all that is a state."""
 
-_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3_600.0)
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3_600.0, 21_600.0, 86_400.0)
 
 
 class _Histogram:
@@ -57,6 +58,12 @@ class Metrics:
                 ("refused", sum(counts.refused.values())),
             ):
                 self._add("headrace_urls_total", number, (answer,))
+            self._add("headrace_leases_lost_total", counts.lost, ())
+            self._add("headrace_trap_patterns_paused_total", counts.patterns_paused, ())
+            for rank, waited_ms in turn.waits:
+                self._observe("headrace_eligibility_lag_seconds", waited_ms / 1_000, (_priority(rank),))
+            for age_ms in turn.robots_ages_ms:
+                self._observe("headrace_robots_age_seconds", age_ms / 1_000, ())
             for letter in turn.dead:
                 self._add("headrace_dead_letters_total", 1, (letter.error,))
             self._add("headrace_dead_letters_total", taken.dead, ("bad_record",))
@@ -70,28 +77,28 @@ class Metrics:
 
     def page(self) -> str:
         """In Prometheus's text format."""
+        return exposition([self])
+
+    def lines(self) -> dict[str, list[str]]:
+        """The samples of each metric, without its head."""
         with self._lock:
             counters = dict(self._counters)
             histograms = {key: (list(one.buckets), one.total) for key, one in self._histograms.items()}
         lines: dict[str, list[str]] = {}
         for (name, labels), number in counters.items():
-            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {number:g}")
+            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {_number(number)}")
         for name, labels, number in self.gauges():
-            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {number:g}")
+            lines.setdefault(name, []).append(f"{name}{self._labels(name, labels)} {_number(number)}")
         for (name, labels), (buckets, total) in histograms.items():
             lines.setdefault(name, []).extend(self._histogram(name, labels, buckets, total))
-        said = ""
-        for name, some in sorted(lines.items()):
-            metric = METRICS[name]
-            said += f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind.value}\n" + "\n".join(some) + "\n"
-        return said
+        return lines
 
     def _histogram(self, name: str, labels: Labels, buckets: list[int], total: float) -> list[str]:
         said, below = [], 0
         for bound, number in zip((*map(str, _SECONDS), "+Inf"), buckets, strict=True):
             below += number
             said.append(f"{name}_bucket{self._labels(name, labels, {'le': bound})} {below}")
-        said.append(f"{name}_sum{self._labels(name, labels)} {total:g}")
+        said.append(f"{name}_sum{self._labels(name, labels)} {_number(total)}")
         said.append(f"{name}_count{self._labels(name, labels)} {below}")
         return said
 
@@ -111,6 +118,30 @@ class Metrics:
     def _labels(self, name: str, labels: Labels, more: Mapping[str, str] | None = None) -> str:
         named = {"stage": self._stage, **dict(zip(METRICS[name].labels, labels, strict=True)), **(more or {})}
         return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in named.items()) + "}"
+
+
+def exposition(several: Iterable[Metrics]) -> str:
+    """The page of all of them, in Prometheus's text format: a metric has one head, whoever counts it."""
+    lines: dict[str, list[str]] = {}
+    for metrics in several:
+        for name, samples in metrics.lines().items():
+            lines.setdefault(name, []).extend(samples)
+    said = ""
+    for name, samples in sorted(lines.items()):
+        metric = METRICS[name]
+        said += f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind.value}\n" + "\n".join(samples) + "\n"
+    return said
+
+
+def _number(number: float) -> str:
+    """Whole numbers whole: six digits of a counter would hide its growth."""
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+def _priority(rank: int) -> str:
+    """Of the 256 values that a URL may have (`streams.core.rows.rank`; an ordinary link has 128), in thirds."""
+    value = 255 - (rank >> 8)
+    return "high" if value >= 171 else "normal" if value >= 85 else "low"
 
 
 def _escaped(text: str) -> str:

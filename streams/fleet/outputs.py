@@ -47,9 +47,11 @@ def batches(topic: str, partition: int, several: Sequence[R], key: Callable[[R],
     return records
 
 
-def dead_letter(partition: int, *, stage: str, error: str, value: bytes, now_ms: int) -> Record:
-    """A record that nobody can read or decide, whole, for people."""
-    letter = DeadLetter(stage=stage, host_key="", url="", error=error, attempts=1, failed_ms=now_ms, record=value)
+def dead_letter(partition: int, *, stage: str, error: str, value: bytes, now_ms: int, topic: str = "") -> Record:
+    """A record that nobody can read or decide, whole, for people; `topic`: by which it came, in that partition."""
+    letter = DeadLetter(
+        stage=stage, host_key="", url="", error=error, attempts=1, failed_ms=now_ms, record=value, topic=topic
+    )
     return batches("dead-letters", partition, [letter], lambda one: one.host_key)[0]
 
 

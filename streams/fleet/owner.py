@@ -10,12 +10,12 @@ All of it blocks and belongs into a thread; one call at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from connectors.inbox_kafka import Message
-from connectors.ports import Changelog, Epochs, OwnerLog, StoreClosed, UrlState
+from connectors.ports import Changelog, Epochs, OwnerLog, Record, StoreClosed, UrlState
 from schemas.foreign import Resolver
 from streams.core import policy as bounds
 from streams.core.budget import share
@@ -24,7 +24,7 @@ from streams.core.hosts import NEVER_MS
 from streams.core.owner import Owner
 from streams.core.policy import CrawlPolicy
 from streams.core.rules.scope import Scope
-from streams.core.turn import Family, Turn
+from streams.core.turn import Family, Reads, Turn
 from streams.fleet import outputs
 from streams.fleet.commit import Closed, Committer
 from streams.fleet.intake import Intake, Partitioning, Taken
@@ -52,6 +52,7 @@ class Setting(msgspec.Struct, frozen=True):
     jitter: Callable[[], float]
     at: Callable[[str], None] = lambda step: None  # told each step as it is reached
     resolver: Resolver | None = None
+    announce: Callable[[int, int, int], Record] | None = None  # (partition, epoch, now) to what makes the owner known
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -62,6 +63,7 @@ class Ports(msgspec.Struct, frozen=True):
     changelog: Changelog
     open_log: Callable[[int], OwnerLog]
     close: Callable[[], None] = lambda: None  # calls that wait for a service that is away end with `StoreClosed`
+    away_s: Callable[[], Mapping[str, float]] = dict  # by service: how long it has not answered; 0 while it does
 
 
 class Undecidable(Exception):
@@ -140,7 +142,8 @@ class PartitionOwner:
         self._tasks = {key for key, _ in reads.tasks()}
         self._go_on()
         turn = core.adopt(setting.now(), close_leases=False)
-        self._commit(turn, Taken(), {})
+        made_known = [] if setting.announce is None else [setting.announce(self.partition, self.epoch, turn.now_ms)]
+        self._commit(turn, Taken(onward=made_known), {})
         self._out = {slot.host_id: len(slot.state.in_flight) for slot in core.hosts.in_memory() if slot.state.in_flight}
         self._out_total = sum(self._out.values())
         log.info("partition %d: owned from epoch %d on, index %s", self.partition, self.epoch, index)
@@ -152,6 +155,11 @@ class PartitionOwner:
         if self._closed:
             raise Closed(f"partition {self.partition}")
 
+    @property
+    def db(self) -> Reads:
+        """Its committed state, for any thread to read, while it is owned."""
+        return self._store.db
+
     # --- groups ---------------------------------------------------------------------------------------------------
 
     @property
@@ -159,6 +167,17 @@ class PartitionOwner:
         """Of each topic: the last offset that is applied."""
         assert self._committer is not None
         return self._committer.positions
+
+    def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """Sizes of this partition, to be added up with others'. See `streams.fleet.metrics.Gauges`."""
+        core = self._core
+        if core is None:
+            return
+        totals = core.totals
+        yield "headrace_urls_known", (), totals.known
+        yield "headrace_urls_queued", (), totals.queued_new + totals.queued_retry + totals.queued_revisit
+        yield "headrace_pages_stored", (), totals.pages
+        yield "headrace_leases_in_flight", (), self._out_total
 
     def next_ms(self) -> int:
         """When a group without messages may have something to do; after a while when there is no room for leases."""
@@ -173,6 +192,12 @@ class PartitionOwner:
     def parse_backlog(self) -> int:
         """Bodies that wait to be parsed."""
         return len(self._tasks)
+
+    def stopped_by(self) -> str:
+        """The limit at which it grants nothing: parse, leases, or "" while it grants."""
+        if len(self._tasks) >= self._setting.tasks_max:
+            return "parse"
+        return "" if self.room() else "leases"
 
     def room(self) -> int:
         """How many leases may be granted: none while the parsers are behind, as on one machine."""

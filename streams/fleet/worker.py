@@ -1,22 +1,27 @@
-"""The owner's Faust app: agent, table, pages, and the keeper behind them."""
+"""The owner's Faust app: agent, table, what its pages ask, and the keeper behind them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import faust
 import msgspec
 from confluent_kafka import KafkaException
+from rocksdict import DbClosedError
 
+from connectors import owner_page
 from connectors.changelog_kafka import ChangelogFollower
 from connectors.inbox_kafka import KafkaInbox
-from schemas.topics import OWNER_APP, OWNER_TABLE
+from connectors.owner_page import NotTheOwner, OwnerPage
+from connectors.ports import Record
+from schemas.topics import OWNER_APP, OWNER_PAGES, OWNER_TABLE
 from streams.core.failures import EXIT_FAILED, CrawlError
+from streams.core.turn import Reads
 from streams.fleet.faust_mends import GroupChannel, OwnerTableManager, Patient, check_versions
 from streams.fleet.feed import Group, Pace
 from streams.fleet.intake import TOPICS
@@ -29,6 +34,9 @@ log = logging.getLogger(__name__)
 
 STAGE = "owner"
 
+Explain = Callable[[int, Reads, str], Sequence[tuple[str, str]]]
+"""(partition, its store, URL or host) to (label, sentence), as `infra.explaining` makes them."""
+
 
 class Worker(msgspec.Struct, frozen=True):
     """How a worker runs. `kafka` is librdkafka's settings for any client, `broker` and `credentials` are Faust's."""
@@ -40,6 +48,7 @@ class Worker(msgspec.Struct, frozen=True):
     session_s: int
     standbys: int
     app: str = OWNER_APP
+    skip_lost_input: bool = False
     pace: Pace = Pace()
     limits: Limits = Limits()
 
@@ -47,7 +56,45 @@ class Worker(msgspec.Struct, frozen=True):
 class OwnerApp(faust.App):
     """Lets its partitions go before anything else of Faust ends."""
 
+    stage = STAGE
+    metrics: Metrics
     keeper: Keeper | None = None
+    explain: Explain | None = None
+
+    def alive(self) -> str | None:
+        """See `streams.fleet.pages.Stage`. What an owner cannot mend by itself ends the worker at once (`leave`)."""
+        return None
+
+    def ready(self) -> str | None:
+        """Once it has taken over all partitions that it was given; those may be none."""
+        if self.keeper is None:
+            return "no partitions were dealt to this worker yet"
+        waiting = self.keeper.not_taken_over()
+        if not waiting:
+            return None
+        first = ", ".join(map(str, waiting[:5]))
+        return f"{len(waiting)} partitions are being taken over: {first}{', ...' if len(waiting) > 5 else ''}"
+
+    def explainer(self, partition: int) -> tuple[int, owner_page.Explain] | None:
+        """See `streams.fleet.pages.Owned`."""
+        owner = None if self.keeper is None else self.keeper.owners.get(partition)
+        explain = self.explain
+        if owner is None or explain is None:
+            return None
+
+        def answer(what: str) -> Sequence[tuple[str, str]]:
+            try:
+                return explain(partition, owner.db, what)
+            except DbClosedError as error:
+                raise NotTheOwner(f"partition {partition} was let go meanwhile", EXIT_FAILED) from error
+
+        return owner.epoch, answer
+
+    def announcement(self, partition: int, epoch: int, now_ms: int) -> Record:
+        """Who owns the partition from this epoch on, and where it is asked: part of its first transaction."""
+        page = str(self.conf.canonical_url).rstrip("/")
+        key, value = owner_page.announcement(OwnerPage(partition, epoch, page, now_ms))
+        return Record(OWNER_PAGES, 0, key, value)
 
     async def on_stop(self) -> None:
         keeper, self.keeper = self.keeper, None
@@ -56,7 +103,7 @@ class OwnerApp(faust.App):
         await super().on_stop()
 
 
-def owner_app(worker: Worker, setting: Setting, ports: Ports) -> OwnerApp:
+def owner_app(worker: Worker, setting: Setting, ports: Ports, explain: Explain | None = None) -> OwnerApp:
     """The app, not started. Raises CrawlError for versions of Faust that were never looked at."""
     check_versions()
     app = OwnerApp(
@@ -76,7 +123,9 @@ def owner_app(worker: Worker, setting: Setting, ports: Ports) -> OwnerApp:
         stream_wait_empty=False,
         TableManager=OwnerTableManager,
     )
-    metrics = Metrics(STAGE)
+    metrics = app.metrics = Metrics(STAGE)
+    app.explain = explain
+    setting = msgspec.structs.replace(setting, announce=app.announcement)
     groups = GroupChannel(app)
     listening = asyncio.Event()
 
@@ -99,10 +148,6 @@ def owner_app(worker: Worker, setting: Setting, ports: Ports) -> OwnerApp:
         listening.set()
         async for group in stream:
             await _carry_out(app, group)
-
-    @app.page("/metrics")
-    async def show_metrics(web: Any, request: Any) -> Any:
-        return web.text(metrics.page(), content_type="text/plain")
 
     return app
 
@@ -128,6 +173,7 @@ def _keeper(worker: Worker, setting: Setting, ports: Ports, metrics: Metrics, ha
             TOPICS,
             f"{worker.app}-input",
             leave,
+            skip_lost=worker.skip_lost_input,
         ),
         follower=ChangelogFollower(worker.kafka, setting.changelog_topic),
         metrics=metrics,

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
-from connectors.owner_page import Explained, OwnerPage
+from connectors.owner_page import Explained, NotTheOwner, OwnerPage
+from connectors.topic_reader import Place
 from infra.provision.steps import ServiceAway
 from infra.settings_fleet import Fleet
 from schemas.topics import INNER_TOPICS, TOPICS
@@ -210,6 +211,8 @@ class FakeFleet:
         self.consumers: list[FakeConsumer] = []
         self.rows: list[tuple[str, bytes, bytes]] = []  # (host_key, url_id, row)
         self.owners: dict[str, Callable[[OwnerPage, str], Explained]] = {}
+        self.numbers: dict[str, dict[str, float]] = {}  # of owners, by their page
+        self.places_of: dict[str, dict[int, Place]] = {}
         self.looks = 0
         self.on_look: Callable[[int], None] = lambda looks: None
         self.on_producer: Callable[[FakeProducer], None] = lambda producer: None
@@ -241,6 +244,14 @@ class FakeFleet:
         self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Iterator[tuple[str, bytes, bytes]]]:
         yield iter([one for one in self.rows if not hosts or one[0] in hosts])
+
+    def owner_numbers(self, page: str) -> dict[str, float]:
+        if page not in self.numbers:
+            raise NotTheOwner(f"{page}: no worker there")
+        return self.numbers[page]
+
+    def places(self, fleet: Fleet, groups: Mapping[str, str]) -> dict[str, dict[int, Place]]:
+        return {topic: places for topic, places in self.places_of.items() if topic in groups}
 
     def ask_owner(self, page: OwnerPage, what: str) -> Explained:
         return self.owners[page.page](page, what)

@@ -207,8 +207,8 @@ def test_topics_are_listed_with_what_is_there() -> None:
     assert "fetch-leases                    4 partitions      FetchLease     frontier -> fetch" in printed
 
 
-def letter(record: bytes, stage: str = "parse") -> DeadLetter:
-    return DeadLetter(stage, "https://a.test", "https://a.test/x", "broken", 1, NOW_MS, record)
+def letter(record: bytes, stage: str = "parse", *, url: str = "https://a.test/x", topic: str = "") -> DeadLetter:
+    return DeadLetter(stage, "https://a.test", url, "broken", 1, NOW_MS, record, topic=topic)
 
 
 TASK = ParseTask(b"i" * 16, "https://a.test", "https://a.test/x", 1, Kind.PAGE, BodyRef("s", 0, 1), NOW_MS, 0, 1)
@@ -247,6 +247,39 @@ def test_a_letter_that_must_not_be_sent_again_says_why(record: bytes, stage: str
     assert "1 letter not sent:" in shell.printed
     assert why in shell.printed
     assert all(not fleet.broker.values(name) for name in TOPICS if name != "dead-letters")
+
+
+@pytest.mark.parametrize(
+    ("topic", "value"),
+    [
+        ("discovered-urls", b'{"url": "https://a.test/"}'),
+        ("discovered-urls", b"\0\0\0\0\7framed"),
+        ("parse-tasks", encode(TASK)),
+        ("host-policies", b'{"host_key": "*", "policy_version": 0, "paused": true}'),
+    ],
+)
+def test_a_message_goes_back_as_it_was(topic: str, value: bytes) -> None:
+    """What could not be read then (no registry was set, an older worker) may be now: the very bytes, to the partition
+    that they were in, and under a key of their own where a topic is compacted."""
+    fleet = FakeFleet()
+    partition, offset = put(fleet.broker, [letter(value, "admit", topic=topic)], "dead-letters")
+    shell = run(fleet, "dead-letters", "--fleet", "requeue", "--all")
+    assert shell.printed == f"1 record sent again to {topic}\n"
+    assert fleet.broker.values(topic) == [(partition, value)]
+    [sent] = fleet.broker.logs[topic][partition]
+    assert sent.key == (f"requeued {partition}-{offset}-0".encode() if topic == "host-policies" else None)
+
+
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [("fetch-leases", "a lease is started at most once"), ("of-tomorrow", "this version knows no topic of-tomorrow")],
+)
+def test_a_message_of_no_use_stays(topic: str, why: str) -> None:
+    """Also a lease that nobody could read is one; the stage fetch names a URL that was given up, or a message."""
+    fleet = FakeFleet()
+    put(fleet.broker, [letter(b"\xc3\1x", "fetch", url="", topic=topic)], "dead-letters")
+    assert why in run(fleet, "dead-letters", "--fleet", "requeue", "--all", code=1).printed
+    assert not fleet.broker.values("owner-messages")
 
 
 def test_a_url_that_was_given_up_is_asked_of_its_owner() -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from infra import production, settings
+from infra.fleet_checks import check_data
 from infra.production import sizing
 from schemas.metrics import METRICS, MetricKind
 from streams.topology import STAGES
@@ -151,13 +152,38 @@ def test_replicas_and_disk_are_the_sizings(stage: str) -> None:
         assert int(asked.removesuffix("Gi")) * (1 << 30) >= 2 * sized.value("owner", "disk a worker")
 
 
+def environment_in_pod(stage: str) -> dict[str, str]:
+    """What a worker of the stage is told by its manifest; an address that the cluster fills in is any."""
+    pod = manifests(stage)[0]["spec"]["template"]["spec"]
+    assert pod["enableServiceLinks"] is False  # they are called HEADRACE_..., and are no settings
+    return {one["name"]: one.get("value", "10.1.2.3") for one in pod["containers"][0]["env"]}
+
+
+def environment_in_unit(stage: str) -> dict[str, str]:
+    """The same by its systemd unit, of the first instance; %S is /var/lib."""
+    words = " ".join(unit(stage)["Environment"]).replace("%i", "1").replace("%S", "/var/lib").split()
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+@pytest.mark.parametrize("stage", sorted(WORKERS))
+def test_a_worker_takes_what_it_is_told(stage: str) -> None:
+    """A variable that is no setting ends the worker at its start, or is another's that nobody reads."""
+    for environ in (environment_in_pod(stage), environment_in_unit(stage)):
+        fleet = settings.load(environ=environ).fleet
+        check_data(fleet, environ)
+        assert fleet.web_bind == "0.0.0.0"
+        assert Path(fleet.data).is_absolute()
+        assert all(name.startswith("HEADRACE_") for name in environ), environ
+    port = manifests(stage)[0]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]
+    assert settings.load(environ=environment_in_pod(stage)).fleet.web_port == port
+
+
 def test_owners_keep_their_folder_and_a_standby() -> None:
     """An owner that comes back elsewhere, without its RocksDB, reads all of its changelog before the first grant."""
     workload = manifests("owner")[0]
     assert workload["kind"] == "StatefulSet"
-    env = {one["name"]: one["value"] for one in workload["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert env["TABLE_STANDBY_REPLICAS"] == "1"
-    assert any("TABLE_STANDBY_REPLICAS=1" in value for value in unit("owner")["Environment"])
+    assert settings.load(environ=environment_in_pod("owner")).fleet.standbys == 1
+    assert settings.load(environ=environment_in_unit("owner")).fleet.standbys == 1
     for stage in WORKERS:
         assert any(f"/{stage}-%i" in value for value in unit(stage)["Environment"]), "two instances, one folder"
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from connectors.owner_page import Explained, OwnerPage
     from connectors.policy_ledger import Transactions
     from connectors.producer import Client
-    from connectors.topic_reader import Consumer
+    from connectors.topic_reader import Consumer, Place
 
-__all__ = ["FleetBackend", "default_fleet_backend"]
+__all__ = ["FleetBackend", "default_fleet_backend", "need_packages"]
 
 
 class FleetBackend(Protocol):
@@ -36,21 +36,35 @@ class FleetBackend(Protocol):
         """(host_key, url_id, row) of these hosts or of all; `say` is told when Cassandra is away."""
         ...
 
+    def owner_numbers(self, page: str) -> Mapping[str, float]:
+        """What the owners at that page count, by metric."""
+        ...
+
+    def places(self, fleet: Fleet, groups: Mapping[str, str]) -> Mapping[str, Mapping[int, Place]]:
+        """How far each topic is read by its group; `groups`: topic to stage."""
+        ...
+
     def ask_owner(self, page: OwnerPage, what: str) -> Explained: ...
 
 
 def default_fleet_backend() -> FleetBackend:
     """The real one. A module fits a protocol of functions."""
+    need_packages("the fleet's verbs", ("confluent_kafka",))
+    from infra import fleet_clients
+
+    return fleet_clients
+
+
+def need_packages(who: str, names: Sequence[str]) -> None:
+    """Raises CrawlError where one is not installed."""
     import importlib.util
 
     from streams.core.failures import EXIT_FAILED, CrawlError
 
-    if importlib.util.find_spec("confluent_kafka") is None:
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
         raise CrawlError(
-            "the fleet's verbs need its packages, and confluent_kafka is not installed; start them by ./infra/headrace,"
-            " which adds them, or: pip install 'headrace[fleet]'",
+            f"{who}: needed the fleet's packages, and {', '.join(missing)} is not installed; start it by"
+            " ./infra/headrace, which adds them, or: pip install 'headrace[fleet]'",
             EXIT_FAILED,
         )
-    from infra import fleet_clients
-
-    return fleet_clients

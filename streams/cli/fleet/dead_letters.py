@@ -12,7 +12,7 @@ import msgspec
 from infra.settings_fleet import Fleet
 from schemas.codec import BadRecord, decode_any
 from schemas.records import DeadLetter, FetchLease, OwnerMessage, OwnerMessageKind
-from schemas.topics import TOPICS
+from schemas.topics import TOPICS, Cleanup
 from streams.cli.fleet.clients import fleet_of, open_reader, partitions_of
 from streams.cli.fleet.readable import entries
 from streams.cli.fleet.refused import Refusals, Refused
@@ -27,6 +27,8 @@ __all__ = ["letters", "requeue"]
 
 TOPIC = "dead-letters"
 GIVEN_UP = "fetch"  # the stage of a URL that failed after all retries: its owner is asked to try it anew
+LEASES = "fetch-leases"
+STARTED_ONCE = "a lease is started at most once, and never sent again"
 KEY = re.compile(r"([0-9]{1,5})-([0-9]{1,18})-([0-9]{1,9})")
 Letter = tuple[str, DeadLetter]
 
@@ -56,7 +58,10 @@ def letters(arguments: argparse.Namespace, shell: Shell, keys: list[str] | None 
 
 
 def requeue(arguments: argparse.Namespace, shell: Shell) -> int:
-    """Send the records again, each to the topic of its kind; say what cannot be, and why."""
+    """Send the records again, each to the topic that it came by or that carries its kind; say what cannot be, and why.
+
+    A message goes as it was, to the partition that it was in: what could not be read then may be readable now.
+    """
     fleet = fleet_of(arguments, shell)
     there = shell.fleet.partitions(fleet)
     producers: dict[str, BatchProducer] = {}
@@ -65,18 +70,22 @@ def requeue(arguments: argparse.Namespace, shell: Shell) -> int:
     found: set[str] = set()
     for key, letter in letters(arguments, shell, wanted):
         found.add(key)
-        records, topic, problem = _again(letter)
-        if problem or not there.get(topic):
-            refusals.add(Refused(key, letter.url or letter.host_key, problem or f"there is no topic {topic}"))
+        again = _again(letter)
+        if again.problem or not there.get(again.topic):
+            problem = again.problem or f"there is no topic {again.topic}"
+            refusals.add(Refused(key, letter.url or letter.host_key, problem))
             continue
-        if topic not in producers:
-            producers[topic] = _producer(topic, there[topic], fleet, shell)
-        for record in records:
-            producers[topic].send(record)
-    sent = 0
+        if again.topic not in producers:
+            producers[again.topic] = _producer(again.topic, there[again.topic], fleet, shell)
+        producer = producers[again.topic]
+        for record in again.records:
+            producer.send(record)
+        if again.whole:
+            # A compacted topic takes no message without a key, and keeps the last of each: none may replace another.
+            name = None if TOPICS[again.topic].cleanup is Cleanup.DELETE else f"requeued {key}".encode()
+            producer.send_message(int(key.partition("-")[0]), name, letter.record)
     for topic, producer in producers.items():
         producer.settle()
-        sent += producer.counts.acknowledged
         shell.print(f"{count(producer.counts.acknowledged, 'record')} sent again to {topic}")
     if not found and wanted is None:
         shell.print("no dead letters")
@@ -90,21 +99,36 @@ def requeue(arguments: argparse.Namespace, shell: Shell) -> int:
     return EXIT_FAILED if refusals.number else EXIT_DONE
 
 
-def _again(letter: DeadLetter) -> tuple[tuple[msgspec.Struct, ...], str, str]:
-    """The records of a letter and the topic that carries their kind; or why they are not sent."""
-    if letter.stage == GIVEN_UP:
-        return (OwnerMessage(letter.host_key, "operator", OwnerMessageKind.REQUEUE, letter.url),), "owner-messages", ""
+class _Again(msgspec.Struct, frozen=True):
+    """How a letter is tried again: by records, or as the message that it was (`whole`); else why it is not."""
+
+    topic: str = ""
+    records: tuple[msgspec.Struct, ...] = ()
+    whole: bool = False
+    problem: str = ""
+
+
+def _again(letter: DeadLetter) -> _Again:
+    if letter.stage == GIVEN_UP and letter.url:
+        asked = OwnerMessage(letter.host_key, "operator", OwnerMessageKind.REQUEUE, letter.url)
+        return _Again("owner-messages", (asked,))
+    if letter.topic == LEASES:
+        return _Again(problem=STARTED_ONCE)
+    if letter.topic:
+        known = letter.topic in TOPICS
+        return _Again(letter.topic, whole=known, problem="" if known else f"this version knows no topic {letter.topic}")
     try:
         records = decode_any(letter.record)
     except BadRecord as error:
-        return (), "", f"its record cannot be read: {shorten(str(error), 160)}"
+        return _Again(problem=f"its record cannot be read: {shorten(str(error), 160)}")
     kind = type(records[0]) if records else None
     if kind is FetchLease:
-        return (), "", "a lease is started at most once, and never sent again"
+        return _Again(problem=STARTED_ONCE)
     topic = next((one for one in TOPICS.values() if one.record is kind and one.batched), None)
     if topic is None or kind is DeadLetter:
-        return (), "", f"no topic takes a {'record of no kind' if kind is None else kind.__name__} from here"
-    return records, topic.name, ""
+        named = "record of no kind" if kind is None else kind.__name__
+        return _Again(problem=f"no topic takes a {named} from here")
+    return _Again(topic.name, records)
 
 
 def _producer(topic: str, partitions: int, fleet: Fleet, shell: Shell) -> BatchProducer:
