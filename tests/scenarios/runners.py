@@ -110,7 +110,7 @@ def embedded(scenario: Scenario, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         return web
 
     monkeypatch.setattr("infra.web.open_web", opened)
-    settings = Settings(crawl=Crawl(workers=1, scope=Scope.ANY, wait_max_s=1), politeness=POLICY.politeness)
+    settings = Settings(crawl=Crawl(workers=1, scope=Scope.ANY, wait_max_s=20), politeness=POLICY.politeness)
     for round_ in range(len(scenario.rounds)):
         seeds = _seeds(scenario, 1) if not round_ else []
         summary = asyncio.run(open_engine(settings, seeds, folder, refresh=round_ > 0).run())
@@ -213,7 +213,6 @@ class ScenarioFleet(FleetInMemory):
         self.send("stored-results", partition, encode_batch([_stored(lease, fetched.result, said, ref)]))
 
     def end(self) -> None:
-        self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
         self.segments.close()
         self.close()

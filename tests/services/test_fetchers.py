@@ -87,10 +87,11 @@ def test_a_killed_fetcher_costs_a_refetch_and_no_url(world: FetchWorld) -> None:
 
 
 def test_a_fetcher_that_stood_still_and_wakes_starts_nothing(world: FetchWorld) -> None:
-    """SIGSTOP past the session: another has its partitions; woken, it asks for nothing that it had or that the other
-    has, and goes on when the group has taken it back."""
+    """SIGSTOP past the session: another has its partitions; woken, it asks for nothing that it had, though it is due by
+    then, nor for what the other has, and goes on when the group has taken it back."""
     first = ready(world, world.fetcher("A", seal_s=1))
     with Lending(world, 60) as lending:
+        waiting = {number_of(lease.lease_id) for lease in world.lend(2 * HOSTS, start_in_ms=4_000)}
         holds_within(lambda: len(first.lines()) > 50, "the first to fetch", [first])
         first.stop()
         stopped = lending.count()
@@ -102,6 +103,7 @@ def test_a_fetcher_that_stood_still_and_wakes_starts_nothing(world: FetchWorld) 
         holds_within(lambda: len(first.lines()) > asked + 20, "the first to fetch again", [first, second])
     late = {number_of(lease.lease_id) for _, lease in lending.made[stopped:woken]}
     assert late & set(numbers(first.lines()[asked:])) == set()
+    assert waiting & set(numbers(world.site_lines())) == set()
     assert asked_twice(world) == []
     until(lambda: len(world.site_lines()) >= 150, "the last requests to be seen", SESSION_S)
 

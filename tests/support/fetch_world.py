@@ -86,10 +86,10 @@ class FetchWorld:
         """A page that nobody else of this world was given: hosts in turn, and a query of its own."""
         return f"http://h{number % HOSTS}.test:{self.port}/p{number % PAGES}.html?n={number}"
 
-    def lease(self, *, start_within_ms: int = 20_000) -> FetchLease:
+    def lease(self, *, start_in_ms: int = 0, start_within_ms: int = 20_000) -> FetchLease:
         number = next(self._numbers)
         url = self.url(number)
-        now_ms = time.time_ns() // 1_000_000
+        first_ms = time.time_ns() // 1_000_000 + start_in_ms
         return FetchLease(
             lease_id=number.to_bytes(16, "big"),
             host_key=f"http://h{number % HOSTS}.test:{self.port}",
@@ -100,8 +100,8 @@ class FetchWorld:
             attempt=0,
             policy_version=0,
             owner_epoch=1,
-            not_before_ms=now_ms,
-            start_by_ms=now_ms + start_within_ms,
+            not_before_ms=first_ms,
+            start_by_ms=first_ms + start_within_ms,
             duration_ms_max=10_000,
         )
 

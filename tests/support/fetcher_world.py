@@ -113,6 +113,9 @@ class FakeReader:
     def close(self) -> None:
         self.closed = True
 
+    def is_alive(self) -> bool:
+        return self.started and not self.closed
+
     def fresh(self) -> bool:
         return self.good
 
