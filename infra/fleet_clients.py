@@ -5,7 +5,8 @@ The one place where an operator's command gets a client; `streams.cli.fleet.back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -13,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from connectors import owner_page
 from connectors.owner_page import Explained, OwnerPage
 from connectors.policy_ledger import LEDGER_SETTINGS
+from connectors.ports import Epochs
 from connectors.producer import PRODUCER_SETTINGS
 from connectors.topic_reader import CONSUMER_SETTINGS, Place
 from infra.provision.kafka_admin import ConfluentAdmin, client_settings
@@ -20,7 +22,17 @@ from infra.settings_fleet import Fleet
 from schemas.topics import Group, is_group_of
 from streams.core.failures import EXIT_FAILED, CrawlError
 
-__all__ = ["ask_owner", "consumer", "owner_numbers", "partitions", "places", "producer", "transactions"]
+__all__ = [
+    "ask_owner",
+    "consumer",
+    "epochs",
+    "owner_numbers",
+    "partitions",
+    "places",
+    "producer",
+    "transactions",
+    "url_rows",
+]
 
 OnError = Callable[[str], None]
 
@@ -43,6 +55,21 @@ def transactions(fleet: Fleet, on_error: OnError) -> Any:
 def consumer(fleet: Fleet, on_error: OnError) -> Any:
     """For `connectors.topic_reader.TopicReader`."""
     return _open(Consumer, fleet, CONSUMER_SETTINGS, on_error)
+
+
+@contextlib.contextmanager
+def url_rows(
+    fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+) -> Iterator[Iterator[tuple[str, bytes, bytes]]]:
+    """(host_key, url_id, row) of these hosts or of all."""
+    from connectors.url_walk import UrlWalk
+    from infra.wiring_fleet import open_link
+
+    link = open_link(fleet, say)
+    try:
+        yield UrlWalk(link).rows(hosts)
+    finally:
+        link.close()
 
 
 def ask_owner(page: OwnerPage, what: str) -> Explained:
@@ -73,6 +100,18 @@ def places(fleet: Fleet, groups: Mapping[str, str]) -> dict[str, dict[int, Place
     for place in asked:
         found.setdefault(place[0], {})[place[1]] = Place(committed.get(place), *bounds[place])
     return found
+
+
+@contextlib.contextmanager
+def epochs(fleet: Fleet, say: OnError) -> Iterator[Epochs]:
+    """The numbers of ownership, in Cassandra. `say` hears of a cluster that does not answer, and is waited for."""
+    from infra.wiring_fleet import open_epochs, open_link
+
+    link = open_link(fleet, say)
+    try:
+        yield open_epochs(link, worker="operator", region=fleet.region)
+    finally:
+        link.close()
 
 
 def _open(kind: Callable[[dict[str, Any]], Any], fleet: Fleet, own: Mapping[str, Any], on_error: OnError) -> Any:

@@ -27,6 +27,7 @@ from schemas.records import FetchLease, FetchResult, Kind, Outcome, StoredResult
 from schemas.topics import partition_for
 from tests.support.fetch_worker import TOLD
 from tests.support.fleet_world import ROOT, FleetWorld, until
+from tests.support.ports import free_port
 
 HOSTS = 40
 PAGES = 50
@@ -168,7 +169,7 @@ class FetcherProcess:
             "PYTHONPATH": str(ROOT),
         }
         command = [sys.executable, "-m", "faust", "-A", "tests.support.fetch_worker", "worker", "-l", "info"]
-        command += ["--web-bind", "127.0.0.1", "--web-port", str(world.fleet.port()), "--web-host", "127.0.0.1"]
+        command += ["--web-bind", "127.0.0.1", "--web-port", str(free_port()), "--web-host", "127.0.0.1"]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 command, cwd=data, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
