@@ -112,7 +112,7 @@ def test_a_fetcher_that_stood_still_and_wakes_starts_nothing(world: FetchWorld) 
 
 
 def test_a_store_that_is_away_loses_nothing(world: FetchWorld, fleet: Fleet) -> None:
-    """kill -9 of S3 under load, and back after 20 s: hosts go on being asked, and every page that came is stored in the end."""
+    """kill -9 of S3 under load, back after 20 s: hosts go on being asked, and every page that came is stored."""
     one = ready(world, world.fetcher("A", seal_s=1))
     with Lending(world, 50) as lending:
         holds_within(lambda: len(world.stored()) > 20, "the first bodies to be stored", [one])
