@@ -110,7 +110,7 @@ def embedded(scenario: Scenario, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         return web
 
     monkeypatch.setattr("infra.web.open_web", opened)
-    settings = Settings(crawl=Crawl(workers=1, scope=Scope.ANY, wait_max_s=1), politeness=POLICY.politeness)
+    settings = Settings(crawl=Crawl(workers=1, scope=Scope.ANY, wait_max_s=20), politeness=POLICY.politeness)
     for round_ in range(len(scenario.rounds)):
         seeds = _seeds(scenario, 1) if not round_ else []
         summary = asyncio.run(open_engine(settings, seeds, folder, refresh=round_ > 0).run())
@@ -213,7 +213,6 @@ class ScenarioFleet(FleetInMemory):
         self.send("stored-results", partition, encode_batch([_stored(lease, fetched.result, said, ref)]))
 
     def end(self) -> None:
-        self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
         self.segments.close()
         self.close()
@@ -341,7 +340,8 @@ def simulated(scenario: Scenario, monkeypatch: pytest.MonkeyPatch, *, seed: int,
     faults = Faults(loop.random("faults"))
     faults.calm = True
     setting = Setting(loop, web, POLICY, faults, leases_max=16, parses_max=16)  # type: ignore[arg-type]
-    runner = fleet_owner.Fleet(setting) if kind == "fleet" else embedded_owner.Engine(setting)
+    end_ms = START_MS + len(scenario.rounds) * (ROUND_MS + bounds.HOUR_MS)
+    runner = fleet_owner.Fleet(setting, end_ms) if kind == "fleet" else embedded_owner.Engine(setting)
     loop.at(START_MS, runner.start)
     for round_ in range(len(scenario.rounds)):
         web.round = round_

@@ -23,7 +23,8 @@ from schemas.records import (
 from schemas.topics import partition_for
 from streams.fleet.metrics import Metrics
 from streams.fleet.parse import MEMO_MS, ParseStage
-from tests.support.stages import NOW_MS, InlineParser, MemoryTexts, RunningStage
+from streams.fleet.stage import Pace
+from tests.support.stages import NOW_MS, InlineParser, MemoryTexts, RunningStage, turn
 
 HOST = "https://a.test"
 BODY = b"<title>Hi</title><p>some words<a href=/b>b</a><a href=https://c.test/>c</a>"
@@ -44,6 +45,7 @@ class World:
         self.now_ms = NOW_MS
         self.reading = 0
         self.reading_most = 0
+        self.bodies_read = 0
         self.stage = ParseStage(
             self.parser,
             self._read,
@@ -56,8 +58,9 @@ class World:
 
     async def _read(self, ref: BodyRef) -> bytes | None:
         self.reading += 1
+        self.bodies_read += 1
         self.reading_most = max(self.reading_most, self.reading)
-        await asyncio.sleep(0)
+        await turn()
         self.reading -= 1
         return self.bodies.get(ref)
 
@@ -184,6 +187,31 @@ def test_few_bodies_are_in_memory_at_once() -> None:
     world = World()
     world.work(*[task(f"/{n}") for n in range(40)])
     assert world.reading_most <= 3
+
+
+def test_a_stalled_parser_stops_the_reading_and_all_goes_on_after() -> None:
+    """Protects memory while parsers stand still: what waits stays in its topic, and owners stop granting."""
+
+    async def run() -> None:
+        world = World()
+        world.parser.stalled = asyncio.Event()
+        pace = Pace(groups_max=2, open_messages_max=3, open_of_partition_max=3)
+        async with RunningStage(world.stage.work, pace) as running:
+            sent = 0
+            for _ in range(50):
+                if running.stage.room(0):  # as the reader asks before it reads on
+                    running.reader.feed(0, encode_batch([task(f"/{sent}-{n}") for n in range(10)]))
+                    sent += 1
+                await running.rest()
+            assert (sent, running.stage.open_messages(), world.stage.waiting) == (3, 3, 20)
+            assert world.bodies_read <= 3, "bodies wait in the store, not in memory"
+            assert running.sender.sent == []
+            world.parser.stalled.set()
+            await running.until(lambda: running.reader.committed[0] == sent)
+            assert len(pages(running)) == 30
+            assert running.stage.room(0)
+
+    asyncio.run(run())
 
 
 def test_what_is_no_task_goes_to_the_dead_letters() -> None:

@@ -11,6 +11,7 @@ from infra.settings_fleet import Fleet
 if TYPE_CHECKING:
     from connectors.owner_page import Explained, OwnerPage
     from connectors.policy_ledger import Transactions
+    from connectors.ports import Epochs
     from connectors.producer import Client
     from connectors.topic_reader import Consumer, Place
 
@@ -30,6 +31,12 @@ class FleetBackend(Protocol):
 
     def consumer(self, fleet: Fleet, on_error: Callable[[str], None]) -> Consumer: ...
 
+    def url_rows(
+        self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> AbstractContextManager[Iterator[tuple[str, bytes, bytes]]]:
+        """(host_key, url_id, row) of these hosts or of all; `say` is told when Cassandra is away."""
+        ...
+
     def owner_numbers(self, page: str) -> Mapping[str, float]:
         """What the owners at that page count, by metric."""
         ...
@@ -38,13 +45,11 @@ class FleetBackend(Protocol):
         """How far each topic is read by its group; `groups`: topic to stage."""
         ...
 
-    def url_rows(
-        self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
-    ) -> AbstractContextManager[Iterator[tuple[str, bytes, bytes]]]:
-        """(host_key, url_id, row) of these hosts or of all; `say` is told when Cassandra is away."""
-        ...
-
     def ask_owner(self, page: OwnerPage, what: str) -> Explained: ...
+
+    def epochs(self, fleet: Fleet, say: Callable[[str], None]) -> AbstractContextManager[Epochs]:
+        """The numbers of ownership; `say` hears of a store that does not answer, and is waited for."""
+        ...
 
 
 def default_fleet_backend() -> FleetBackend:
