@@ -121,7 +121,7 @@ def record_json(value: Any) -> Any:
 
 
 def _of_changelog(key: bytes, value: bytes | None) -> Entry:
-    """What owners leave one another (`streams.fleet.changelog`): a state by its family, rows to be written, the mark."""
+    """What owners leave one another (`streams.fleet.changelog`): states by family, rows to be written, the mark."""
     from streams.core.hosts import decode_host
     from streams.core.rows import decode_row
     from streams.core.turn import Family
