@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -142,12 +143,15 @@ def test_an_owner_is_found_wherever_it_is(world: World, site: ServedSite) -> Non
     def explained(host: str) -> str:
         return world.run("explain", "--fleet", f"{host}/").printed
 
+    def stored(host: str) -> bool:
+        return "its page is stored" in explained(host)
+
     for host in hosts:
-        until(lambda host=host: "its page is stored" in explained(host), f"{host}\n{first.said()}", 90)
+        until(partial(stored, host), f"{host}\n{first.said()}", 90)
     first.process.kill()
     first.process.wait()
     until(lambda: f"{second.port}: partitions 0-3" in world.run("status", "--fleet").printed, second.said(), 90)
-    assert all("its page is stored" in explained(host) for host in hosts)
+    assert all(map(stored, hosts))
     counts = world.run("status", "--fleet").printed
     assert f"{len(hosts)} pages stored" in counts
     began = time.monotonic()
