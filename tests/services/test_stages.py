@@ -13,7 +13,7 @@ from schemas.records import BodyRef, DiscoveredUrl, OwnerMessage, ParsedPage
 from streams.core.rules.urls import url_id
 from tests.services.conftest import Fleet
 from tests.support.fleet_world import until
-from tests.support.stage_world import StageWorld, repeats, task_of
+from tests.support.stage_world import StageWorld, now_and_then, repeats, task_of
 
 HOSTS = 12
 PAGES = 50  # of a host
@@ -103,7 +103,7 @@ def test_workers_come_go_and_are_killed(world: StageWorld) -> None:
     second = world.worker("route", "route-b")
     router.kill()
     third = world.worker("parse", "parse-c")
-    until(lambda: settled(world), "all of it\n" + said(world), 120)
+    until(now_and_then(lambda: settled(world)), "all of it\n" + said(world), 120)
     twice = check(world, bodies)
     print(f"done twice, of {len(bodies)} pages: {twice}")
     assert twice["parsed-pages"] < len(bodies) / 2, "a killed worker costs what was open, not everything"
@@ -121,11 +121,11 @@ def test_services_that_are_away_are_waited_for(world: StageWorld, fleet: Fleet) 
     world.send(tasks[50:120], batch=5)
     until(lambda: "s3: waits to" in parser.said(400), "the parser to wait\n" + said(world))
     fleet.up("s3")
-    until(lambda: settled(world), "all up to here\n" + said(world), 120)
+    until(now_and_then(lambda: settled(world)), "all up to here\n" + said(world), 120)
     fleet.down("kafka")
     fleet.up("kafka")
     world.send(tasks[120:], batch=5)
-    until(lambda: settled(world) and len(_urls(world)) == len(bodies), "the rest\n" + said(world), 120)
+    until(now_and_then(lambda: settled(world) and len(_urls(world)) == len(bodies)), "the rest\n" + said(world), 120)
     check(world, bodies)
     assert (parser.process.poll(), router.process.poll()) == (None, None), said(world)
 
