@@ -99,8 +99,10 @@ class KafkaChangelog:
 class ChangelogFollower:
     """Follows the owners of some partitions, in a thread of its own, so that their states are at hand here, too."""
 
-    def __init__(self, settings: Mapping[str, Any], topic: str) -> None:
-        self._settings, self._topic = settings, topic
+    def __init__(self, settings: Mapping[str, Any], topic: str, failed: Callable[[Exception], None]) -> None:
+        """`failed`: it cannot go on; called in its thread, for whatever ended it: a standby that stands still would
+        be found out at the takeover only."""
+        self._settings, self._topic, self._failed = settings, topic, failed
         self._lock = threading.Lock()  # held while records are applied: who lets a partition go waits for that
         self._batches: dict[int, Batch] = {}
         self._last: dict[int, int | None] = {}
@@ -136,17 +138,23 @@ class ChangelogFollower:
             thread.join()
 
     def _run(self) -> None:
-        consumer = _consumer(self._settings)
         try:
-            while not self._stopping.is_set():
-                self._assign(consumer)
-                if not self._batches:
-                    self._there.wait()
-                    self._there.clear()
-                    continue
-                self._apply(consumer, consumer.consume(_RECORDS_MAX, _WAIT_S))
-        finally:
-            consumer.close()
+            consumer = _consumer(self._settings)
+            try:
+                self._read_on(consumer)
+            finally:
+                consumer.close()
+        except Exception as error:  # whatever it is: a standby that stands still does not show until it is needed
+            self._failed(error)
+
+    def _read_on(self, consumer: Any) -> None:
+        while not self._stopping.is_set():
+            self._assign(consumer)
+            if not self._batches:
+                self._there.wait()
+                self._there.clear()
+                continue
+            self._apply(consumer, consumer.consume(_RECORDS_MAX, _WAIT_S))
 
     def _assign(self, consumer: Any) -> None:
         with self._lock:

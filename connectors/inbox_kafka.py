@@ -63,7 +63,8 @@ class KafkaInbox:
         *,
         skip_lost: bool = False,
     ) -> None:
-        """`group`: under which positions are committed, for people who look at lag. `failed`: it cannot go on."""
+        """`group`: under which positions are committed, for people who look at lag. `failed`: it cannot go on; called
+        in the inbox's thread, for whatever ended it: a partition without input would stand still without a word."""
         self._topics, self._failed, self._skip_lost = tuple(topics), failed, skip_lost
         self._settings = {
             **settings,
@@ -125,21 +126,25 @@ class KafkaInbox:
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        consumer: Any = Consumer(self._settings)
         try:
-            while not self._stopping:
-                self._assign(consumer)
-                if not self._readers:
-                    self._there.wait()
-                    self._there.clear()
-                    continue
-                self._hand_on(consumer, consumer.consume(_MESSAGES_MAX, _WAIT_S))
-                self._look_at_room(consumer)
-                self._note(consumer)
-        except (KafkaException, CrawlError) as error:
+            consumer: Any = Consumer(self._settings)
+            try:
+                self._read_on(consumer)
+            finally:
+                consumer.close()
+        except Exception as error:  # whatever it is: without this thread all partitions stand still, and none says so
             self._failed(error)
-        finally:
-            consumer.close()
+
+    def _read_on(self, consumer: Any) -> None:
+        while not self._stopping:
+            self._assign(consumer)
+            if not self._readers:
+                self._there.wait()
+                self._there.clear()
+                continue
+            self._hand_on(consumer, consumer.consume(_MESSAGES_MAX, _WAIT_S))
+            self._look_at_room(consumer)
+            self._note(consumer)
 
     def _assign(self, consumer: Any) -> None:
         with self._lock:

@@ -132,6 +132,10 @@ class LeaseReader:
         if self._thread.ident is not None:
             self._thread.join()
 
+    def is_alive(self) -> bool:
+        """Whether it reads: a thread that has ended is a fault of ours."""
+        return self._thread.is_alive()
+
     def fresh(self) -> bool:
         """Whether nobody else can have our partitions."""
         return self.silence_s() < self._session_s

@@ -131,11 +131,27 @@ class UrlState(Protocol):
 
 
 class Epochs(Protocol):
-    """Who owns a partition, counted: a number never comes twice, whoever asks, wherever."""
+    """Who owns a partition, counted: a number never comes twice, whoever asks, wherever.
+
+    A partition is at home in one region, whose workers alone may own it: that of its last epoch. The first to take it
+    settles that; afterwards it is moved by an epoch of its own. All wait and end as `UrlState` does.
+    """
 
     def take(self, partition: int) -> int:
-        """A higher epoch than any before it, 1 or more. Waits and ends as `UrlState` does."""
+        """A higher epoch than any before it, 1 or more. Raises `Elsewhere`."""
         ...
+
+    def home(self, partition: int) -> str | None:
+        """The region that the partition is at home in; None: nobody took it yet."""
+        ...
+
+    def move(self, partition: int, region: str) -> int:
+        """From here on it is at home in that region. The epoch that says so; nobody writes under it."""
+        ...
+
+
+class Elsewhere(Exception):  # it is what the record says
+    """The partition is at home in another region."""
 
 
 class StoreClosed(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from connectors.ports import UrlWrite
+from connectors.ports import Elsewhere, UrlWrite
 from connectors.url_batches import batches, row_of
 from schemas.cassandra import STAMP_EPOCH_MAX, stamp
 
@@ -53,12 +53,28 @@ class MemoryUrlState:
 class MemoryEpochs:
     """`connectors.ports.Epochs`. Any thread may call."""
 
-    def __init__(self) -> None:
-        self._last: dict[int, int] = {}
-        self._lock = threading.Lock()
+    def __init__(self, region: str = "", *, of: MemoryEpochs | None = None) -> None:
+        """`region`: where the worker runs. `of`: another's, whose numbers these are."""
+        self._region = region
+        self._last: dict[int, tuple[int, str]] = {} if of is None else of._last
+        self._lock: threading.Lock = threading.Lock() if of is None else of._lock
 
     def take(self, partition: int) -> int:
         with self._lock:
-            epoch = self._last[partition] = self._last.get(partition, 0) + 1
-        assert epoch <= STAMP_EPOCH_MAX
-        return epoch
+            epoch, home = self._last.get(partition, (0, self._region))
+            if home != self._region:
+                raise Elsewhere(f"partition {partition} is at home in region {home!r}")
+            return self._next(partition, epoch, home)
+
+    def home(self, partition: int) -> str | None:
+        with self._lock:
+            return self._last[partition][1] if partition in self._last else None
+
+    def move(self, partition: int, region: str) -> int:
+        with self._lock:
+            return self._next(partition, self._last.get(partition, (0, ""))[0], region)
+
+    def _next(self, partition: int, epoch: int, region: str) -> int:
+        assert epoch < STAMP_EPOCH_MAX
+        self._last[partition] = epoch + 1, region
+        return epoch + 1

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from connectors import owner_page
 from connectors.owner_page import Explained, OwnerPage
 from connectors.policy_ledger import LEDGER_SETTINGS
+from connectors.ports import Epochs
 from connectors.producer import PRODUCER_SETTINGS
 from connectors.topic_reader import CONSUMER_SETTINGS, Place
 from infra.provision.kafka_admin import ConfluentAdmin, client_settings
@@ -24,6 +25,7 @@ from streams.core.failures import EXIT_FAILED, CrawlError
 __all__ = [
     "ask_owner",
     "consumer",
+    "epochs",
     "owner_numbers",
     "partitions",
     "places",
@@ -98,6 +100,18 @@ def places(fleet: Fleet, groups: Mapping[str, str]) -> dict[str, dict[int, Place
     for place in asked:
         found.setdefault(place[0], {})[place[1]] = Place(committed.get(place), *bounds[place])
     return found
+
+
+@contextlib.contextmanager
+def epochs(fleet: Fleet, say: OnError) -> Iterator[Epochs]:
+    """The numbers of ownership, in Cassandra. `say` hears of a cluster that does not answer, and is waited for."""
+    from infra.wiring_fleet import open_epochs, open_link
+
+    link = open_link(fleet, say)
+    try:
+        yield open_epochs(link, worker="operator", region=fleet.region)
+    finally:
+        link.close()
 
 
 def _open(kind: Callable[[dict[str, Any]], Any], fleet: Fleet, own: Mapping[str, Any], on_error: OnError) -> Any:

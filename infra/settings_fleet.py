@@ -79,6 +79,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: str = "pages"
     index_shards: int = 1
     index_replicas: int = 0
+    region: str = ""
     partitions: int = PARTITIONS_SMALL
     replication: int = 1
     stages: tuple[str, ...] = STAGES
@@ -142,6 +143,11 @@ def _check_keyspace(text: str, one: Given) -> None:
         raise SettingsError(one.where, "not a keyspace", needed=needed, came=text)
 
 
+def _check_region(text: str, one: Given) -> None:
+    if re.fullmatch(r"[A-Za-z0-9._-]{0,64}", text) is None:
+        raise SettingsError(one.where, "not a region", needed="letters, digits, ., _ and -, 64 at most", came=text)
+
+
 def _check_bucket(text: str, one: Given) -> None:
     if re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text) is None:
         needed = "3 to 63 of a-z, 0-9, . and -, with a letter or digit at both ends"
@@ -179,6 +185,7 @@ TEXT_CHECKS = {
     "web_host": _check_web_host,
     "registry": _check_endpoint,
     "keyspace": _check_keyspace,
+    "region": _check_region,
     "s3_endpoint": _check_endpoint,
     "bucket": _check_bucket,
     "connect": _check_url,
@@ -241,6 +248,7 @@ MEANINGS = {
     "fleet.index": "index of the documents",
     "fleet.index_shards": "primary shards of the index, for ever; a shard holds some ten million pages well",
     "fleet.index_replicas": "copies of each shard beside the first",
+    "fleet.region": "region of this worker, where a fleet has several: it owns partitions that are at home there",
     "fleet.partitions": "partitions of the topics, for ever: with others hosts change owners; large fleets: 1024",
     "fleet.stages": "what a worker runs: owner, fetch, parse, route; a large fleet has workers of one stage each",
     "fleet.data": "a worker's own folder for its local stores, each needs one; it rules, not Faust's --datadir",

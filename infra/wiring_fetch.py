@@ -75,7 +75,6 @@ def _open(settings: Settings, spool: Spool, metrics: Metrics, hand_on: Callable[
     fetch_log = S3FetchLog(objects, spool.folder, worker=worker, epoch=epoch)
     keeping = Keeping(
         seal_ms=fleet.seal_s * 1_000,
-        segment_bytes_max=settings.store.segment_bytes_max,
         spool_bytes_max=fleet.spool_bytes_max,
     )
     sender = KafkaSender(kafka, leave)

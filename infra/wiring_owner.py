@@ -66,17 +66,20 @@ def open_owner(settings: Settings) -> OwnerApp:
         changelog_topic=OWNER_CHANGELOG,
         now=steady_clock(),
         jitter=random.SystemRandom().random,
+        region=fleet.region,
         resolver=registry,
     )
     ports = Ports(
         urls=open_url_state(link),
-        epochs=open_epochs(link, worker=socket.gethostname(), region=fleet.cassandra_datacenter),
+        epochs=open_epochs(link, worker=socket.gethostname(), region=fleet.region),
         changelog=KafkaChangelog(kafka, OWNER_CHANGELOG),
         open_log=lambda partition: KafkaOwnerLog(kafka, OWNER_APP, partition),
         close=close,
         away_s=lambda: {one: service.away_s() for one, service in services.items()},
     )
     worker = Worker(
+        # Each region's workers share its partitions out among themselves; the producers' ids are the same everywhere.
+        app=f"{OWNER_APP}-{fleet.region}" if fleet.region else OWNER_APP,
         kafka=kafka,
         broker=";".join(f"kafka://{server}" for server in fleet.kafka),
         credentials=_credentials(fleet),

@@ -95,6 +95,13 @@ VERBS = (
         "a fleet's topics, and their records as people read them",
         fleet=True,
     ),
+    Verb(
+        "home",
+        "streams.cli.fleet.home",
+        "[PARTITION|HOST...] [--to REGION]",
+        "the region whose workers own a partition, and a move to another",
+        fleet=True,
+    ),
     Verb("size", "streams.cli.size", "[PROFILE]", "what a fleet of a given load needs, with the arithmetic"),
     Verb("settings", "streams.cli.settings_table", "", "every setting with its default and meaning"),
     Verb("version", "streams.cli.version", "", "this version and those of what it stands on"),

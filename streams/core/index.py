@@ -54,9 +54,11 @@ def whole_index(reads: Reads) -> bool:
 class OwnerIndex:
     """Says how much of the index is there, and loads the rest."""
 
-    def __init__(self, reads: Reads, hosts: Hosts, rows_max: int = bounds.INDEX_ROWS_PER_TURN_MAX) -> None:
-        """`rows_max`: read in one turn."""
-        self._rows_max = rows_max
+    def __init__(
+        self, reads: Reads, hosts: Hosts, rows_max: int = bounds.INDEX_ROWS_PER_TURN_MAX, look_rows: int = 1
+    ) -> None:
+        """`rows_max`: read in one turn. `look_rows`: so many rows does it cost to ask for a host's at all."""
+        self._rows_max, self._look_rows = rows_max, look_rows
         self._reads = reads
         self._hosts = hosts
         raw = reads.get(Family.INDEX, STATE_KEY)
@@ -115,7 +117,7 @@ class OwnerIndex:
             return
         assert slot.loaded_to is not None
         found = self._reads.rows_after(slot.host_id + slot.loaded_to, room, slot.host_id)
-        self._rows_left -= len(found) + 1  # a host without rows is a look, too
+        self._rows_left -= len(found) + self._look_rows
         for key, raw in found:
             self._restore(turn, slot, key, raw)
         if len(found) < room:

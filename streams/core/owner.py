@@ -76,13 +76,15 @@ class Owner:
         partition: int = 0,
         clock_skew_ms: int = bounds.CLOCK_SKEW_MS_MAX,
         index_rows_max: int = bounds.INDEX_ROWS_PER_TURN_MAX,
+        index_look_rows: int = 1,
         owns: Callable[[str], bool] | None = None,
     ) -> None:
         """`epoch` rises with every start; `jitter` gives numbers in [0, 1).
 
         `clock_skew_ms`: how far the clocks of the owners before may have been behind this one's. `index_rows_max`: read
-        in a turn to load an index that is not whole. `owns`: whether a host_key or a group is of this partition; what
-        is meant for others is left in the turn, to be sent. None: there is no other.
+        in a turn to load an index that is not whole; to ask for a host's at all costs as much as `index_look_rows` of
+        them. `owns`: whether a host_key or a group is of this partition; what is meant for others is left in the turn,
+        to be sent. None: there is no other.
         """
         self.policy = policy
         self.totals = Totals()
@@ -97,7 +99,7 @@ class Owner:
         self.admission = Admission(reads, policy, scope, self.memo)
         self.oversight = Oversight(reads, policy, self.memo)
         self.hosts.on_load = self.oversight.loaded
-        self.index = OwnerIndex(reads, self.hosts, index_rows_max)
+        self.index = OwnerIndex(reads, self.hosts, index_rows_max, index_look_rows)
         self.admission.on_partial = self.oversight.on_partial = self.index.want
         self.frontier = Frontier(
             reads,

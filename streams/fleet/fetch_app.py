@@ -40,6 +40,12 @@ class FetchApp(StageApp):
 
     opened: Opened | None = None
 
+    def alive(self) -> str | None:
+        opened = self.opened
+        if opened is not None and self.ended is not None and not opened.reader.is_alive():
+            return "the thread that reads fetch-leases has ended; see the log, and start the worker anew"
+        return None
+
     def ready(self) -> str | None:
         opened = self.opened
         if opened is None:

@@ -34,8 +34,7 @@ log = logging.getLogger(__name__)
 class Keeping(msgspec.Struct, frozen=True):
     """When segments are brought, and how much may wait."""
 
-    seal_ms: int = 10_000  # from the first body of a segment
-    segment_bytes_max: int = bounds.SEGMENT_BYTES_MAX
+    seal_ms: int = 10_000  # from the first body of a segment; a full one goes at once
     spool_bytes_max: int = bounds.SPOOL_BYTES_MAX
     uploads_max: int = 4  # at once; one part of each is in memory
     log_ms: int = 60_000  # how long the fetch log's rows wait for a file
@@ -87,7 +86,7 @@ class Store:
             self._metrics.count("headrace_bodies_total", 1, ("revisit" if duplicate else "new",))
             if result.kind is not Kind.ROBOTS:  # kept for the archive; its rules came with the result
                 self._waiting.append(stored)
-            self._segment_begins()
+            self._seal_in_time()
         self._log.add(_row(lease, result, stored, duplicate))
         if self._log.is_full:
             self._roll()
@@ -137,8 +136,8 @@ class Store:
 
     # --- bringing segments ----------------------------------------------------------------------------------------
 
-    def _segment_begins(self) -> None:
-        if self._segments.open_bytes() >= self._keeping.segment_bytes_max:
+    def _seal_in_time(self) -> None:
+        if not self._segments.open_segment():  # its last record filled it
             self._bring_soon()
         elif self._timer is None and not self._due:
             self._timer = self._loop.call_later(self._keeping.seal_ms / 1_000, self._bring_soon)

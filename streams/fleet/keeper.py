@@ -3,6 +3,9 @@
 Each has one task that does what is wanted of it, one thing at a time, so a partition is never owned and followed at
 once and its local store has one writer. A rebalance that leaves a partition where it is disturbs nothing there: what
 protects the partition is the fence, not the pause.
+
+Each region's workers are a group of their own, to which all partitions are assigned. What is at home in another region
+(`connectors.ports.Epochs`) is only followed here, as by a standby, until it is moved.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import msgspec
 from connectors.changelog_kafka import ChangelogFollower
 from connectors.files import StoreFailed
 from connectors.inbox_kafka import KafkaInbox
-from connectors.ports import Fenced, LogUncertain, StoreClosed
+from connectors.ports import Elsewhere, Fenced, LogUncertain, StoreClosed
 from streams.core.failures import CrawlError
 from streams.fleet.commit import Closed
 from streams.fleet.feed import Feed, Group, Pace
@@ -51,6 +54,7 @@ class Limits(msgspec.Struct, frozen=True):
     threads: int = 32  # takeovers and groups at once
     settle_s: float = 10.0  # at the end, for groups under way, before services that are away are waited for no more
     fence_wait_s: float = 15.0  # after a fence: for a rebalance that says who the owner is
+    home_look_s: float = 10.0  # between two looks whether a partition of another region was moved here
 
 
 class Keeper:
@@ -82,6 +86,7 @@ class Keeper:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self.feeds: dict[int, Feed] = {}
         self.owners: dict[int, PartitionOwner] = {}
+        self.away: set[int] = set()  # assigned to this worker, and at home in another region
 
     def assign(self, owned: Collection[int], followed: Collection[int]) -> None:
         """What this worker is to all partitions from now on."""
@@ -118,7 +123,8 @@ class Keeper:
 
     def not_taken_over(self) -> list[int]:
         """The partitions that are this worker's and whose takeover is not done."""
-        return sorted(one for one, role in self._wanted.items() if role is Role.OWNER and one not in self.owners)
+        there = self.owners.keys() | self.away
+        return sorted(one for one, role in self._wanted.items() if role is Role.OWNER and one not in there)
 
     def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """See `streams.fleet.metrics.Gauges`."""
@@ -163,11 +169,16 @@ class Keeper:
                     opened = functools.partial(LocalStore, path, now_ms=self._setting.now())
                     store = await loop.run_in_executor(self._threads, opened)
                 if role is Role.STANDBY:
-                    await self._follow(partition, store)
+                    await self._follow(partition, store, self._changed[partition].wait())
+                    continue
+                if await self._elsewhere(partition):
+                    await self._follow(partition, store, self._moved_here(partition))
                     continue
                 try:
                     await self._own(partition, store)
                     losses = 0
+                except Elsewhere as error:
+                    log.warning("partition %d: let go: %s", partition, error)
                 except (Fenced, LogUncertain) as error:
                     losses += 1
                     await self._lost(partition, error, losses)
@@ -180,13 +191,35 @@ class Keeper:
             if store is not None:
                 await loop.run_in_executor(None, store.close)
 
-    async def _follow(self, partition: int, store: LocalStore) -> None:
+    async def _follow(self, partition: int, store: LocalStore, until: Awaitable[object]) -> None:
         self._follower.add(partition, store.offset, store.follow)
         log.info("partition %d: followed", partition)
         try:
-            await self._changed[partition].wait()
+            await until
         finally:
             await asyncio.get_running_loop().run_in_executor(None, self._follower.remove, partition)
+
+    async def _elsewhere(self, partition: int) -> bool:
+        """Whether it is at home in another region. Waits while nobody can say so."""
+        try:
+            home = await self.running(self._ports.epochs.home, partition)
+        except StoreClosed:
+            return True  # the worker ends
+        return home not in (None, self._setting.region)
+
+    async def _moved_here(self, partition: int) -> None:
+        """Until it is at home here, or wanted otherwise."""
+        changed = self._changed[partition]
+        log.info("partition %d: at home in another region", partition)
+        self.away.add(partition)
+        try:
+            while not changed.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), self._limits.home_look_s)
+                if not changed.is_set() and not await self._elsewhere(partition):
+                    return
+        finally:
+            self.away.discard(partition)
 
     async def _own(self, partition: int, store: LocalStore) -> None:
         """From the takeover until it is wanted no more. Raises what ends an owner."""
@@ -237,6 +270,9 @@ class Keeper:
         self._metrics.count("headrace_owner_fenced_total")
         if self._wanted[partition] is not Role.OWNER:
             return  # handed over in the midst of a group
+        if await self._elsewhere(partition):
+            log.warning("partition %d: moved to another region: %s", partition, error)
+            return
         log.warning("partition %d: lost: %s", partition, error)
         if losses > _LOSSES_MAX:
             raise CrawlError(f"partition {partition}: needed to own it, lost it {losses} times in a row ({error})")

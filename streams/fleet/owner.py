@@ -10,6 +10,7 @@ All of it blocks and belongs into a thread; one call at a time.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -36,6 +37,10 @@ log = logging.getLogger(__name__)
 
 LEASES_PER_GROUP_MAX = 2_000
 TAKEOVER_STEPS = ("fenced", "caught up", "epoch", "redone")
+_ADOPTING = threading.Lock()
+"""One partition of a process adopts at a time: it is CPU alone, some 8 us a host, and of several that share the
+interpreter the first would be done when the last is."""
+
 _WITHOUT_EFFECT = frozenset({"wake-ups"})  # of these alone no position is worth a transaction
 
 
@@ -52,6 +57,7 @@ class Setting(msgspec.Struct, frozen=True):
     jitter: Callable[[], float]
     at: Callable[[str], None] = lambda step: None  # told each step as it is reached
     resolver: Resolver | None = None
+    region: str = ""  # where the worker runs: it owns what is at home there
     announce: Callable[[int, int, int], Record] | None = None  # (partition, epoch, now) to what makes the owner known
 
 
@@ -127,6 +133,7 @@ class PartitionOwner:
             jitter=setting.jitter,
             partition=self.partition,
             owns=self._owns,
+            index_look_rows=bounds.INDEX_LOOK_ROWS,
         )
         committer = Committer(
             self.partition,
@@ -140,8 +147,9 @@ class PartitionOwner:
         )
         self._core, self._committer = core, committer
         self._tasks = {key for key, _ in reads.tasks()}
-        self._go_on()
-        turn = core.adopt(setting.now(), close_leases=False)
+        with _ADOPTING:
+            self._go_on()
+            turn = core.adopt(setting.now(), close_leases=False)
         made_known = [] if setting.announce is None else [setting.announce(self.partition, self.epoch, turn.now_ms)]
         self._commit(turn, Taken(onward=made_known), {})
         self._out = {slot.host_id: len(slot.state.in_flight) for slot in core.hosts.in_memory() if slot.state.in_flight}

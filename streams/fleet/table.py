@@ -19,15 +19,19 @@ Assign = Callable[[Collection[int], Collection[int]], None]
 class OwnerTable(faust.Table[bytes, bytes]):
     """Passes on which partitions this worker owns and which it follows."""
 
-    def __init__(self, app: Any, *, assign: Assign, **options: Any) -> None:
+    def __init__(self, app: Any, *, assign: Assign, changelog: str, **options: Any) -> None:
+        """`changelog`: its topic, whatever the app's name: a partition's owners in all regions have the one."""
         super().__init__(app, key_type=bytes, value_type=bytes, **options)
-        self._assign = assign
+        self._assign, self._changelog = assign, changelog
+
+    def _changelog_topic_name(self) -> str:
+        return self._changelog
 
     def _new_store(self) -> Store[Any, Any]:
         return _NoStore("memory://", self.app, self, table_name=self.name, loop=self.loop)
 
     def info(self) -> dict[str, Any]:
-        return {**super().info(), "assign": self._assign}
+        return {**super().info(), "assign": self._assign, "changelog": self._changelog}
 
     async def on_rebalance(
         self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0

@@ -140,7 +140,15 @@ def owner_app(worker: Worker, setting: Setting, ports: Ports, explain: Explain |
             metrics.gauges = app.keeper.gauges
         app.keeper.assign(owned, followed)
 
-    app.tables.add(OwnerTable(app, name=OWNER_TABLE, partitions=setting.partitions, assign=assign))
+    app.tables.add(
+        OwnerTable(
+            app,
+            name=OWNER_TABLE,
+            partitions=setting.partitions,
+            assign=assign,
+            changelog=setting.changelog_topic,
+        )
+    )
 
     @app.agent(groups, concurrency=min(setting.partitions, worker.limits.threads), supervisor_strategy=Patient)
     async def owner(stream: Any) -> None:
@@ -175,7 +183,7 @@ def _keeper(worker: Worker, setting: Setting, ports: Ports, metrics: Metrics, ha
             leave,
             skip_lost=worker.skip_lost_input,
         ),
-        follower=ChangelogFollower(worker.kafka, setting.changelog_topic),
+        follower=ChangelogFollower(worker.kafka, setting.changelog_topic, leave),
         metrics=metrics,
         pace=worker.pace,
         limits=worker.limits,

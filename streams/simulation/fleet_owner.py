@@ -101,11 +101,12 @@ class Fleet:
 
     def _may_move(self) -> None:
         if self._faults.hit("region_moved"):
-            self._move()
+            self.move()
             if self._random.random() < 0.5:
-                self._loop.after(self._random.choice(_MOVED_BACK_MS), self._move)
+                self._loop.after(self._random.choice(_MOVED_BACK_MS), self.move)
 
-    def _move(self) -> None:
+    def move(self) -> None:
+        """An operator says that the partition is at home in the other region from now on."""
         before = self.partition.home
         self._moved_ms = self._loop.now_ms
         self.partition.home = home = homes.moved(before, other(REGIONS[1] if before is None else before.region))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from connectors.ports import Epochs, UrlState, UrlWrite
+from connectors.ports import Elsewhere, Epochs, UrlState, UrlWrite
 from connectors.url_batches import BATCH_BYTES_MAX, batches
 from schemas.records import BodyRef, Kind, Source
 from streams.core.rows import Status, UrlRow, Visit, decode_row, encode_row
@@ -289,7 +289,7 @@ class UrlStateLaws:
 
 
 class EpochLaws:
-    """What fences owners; the fixture `epochs` gives the store."""
+    """What fences owners; the fixture `epochs` gives the store, `elsewhere` the same as another region has it."""
 
     def test_epochs_rise_from_one(self, epochs: Epochs) -> None:
         """An owner's epoch is above all before it; a partition's epochs are its own."""
@@ -313,6 +313,28 @@ class EpochLaws:
         every = sorted(epoch for some in taken for epoch in some)
         assert len(set(every)) == len(every) == 16
         assert epochs.take(partition) > every[-1]
+
+    def test_a_partition_is_at_home_where_it_was_taken_first(self, epochs: Epochs, elsewhere: Epochs) -> None:
+        """Two regions never take a partition from each other without an order, and each says where it is."""
+        (partition,) = _partitions(1)
+        assert elsewhere.home(partition) is None
+        assert epochs.take(partition) == 1
+        with pytest.raises(Elsewhere):
+            elsewhere.take(partition)
+        assert elsewhere.home(partition) == epochs.home(partition) == "r"
+        assert epochs.take(partition) == 2
+
+    def test_a_move_is_an_epoch(self, epochs: Epochs, elsewhere: Epochs) -> None:
+        """From the move on the former region takes it no more, and the new one's epoch is above all before it."""
+        (partition,) = _partitions(1)
+        last = epochs.take(partition)
+        moved = epochs.move(partition, "elsewhere")
+        assert epochs.home(partition) == "elsewhere"
+        with pytest.raises(Elsewhere):
+            epochs.take(partition)
+        assert last < moved < elsewhere.take(partition)
+        (untaken,) = _partitions(1)
+        assert epochs.move(untaken, "elsewhere") < elsewhere.take(untaken)
 
 
 def _partitions(count: int) -> Sequence[int]:

@@ -60,6 +60,36 @@ def test_a_lease_becomes_a_result_then_a_stored_body(world: FetcherWorld, tmp_pa
     run(act)
 
 
+def test_a_full_segment_goes_at_once(world: FetcherWorld) -> None:
+    """A fast crawl fills segments long before their time: each is brought when it is full."""
+
+    async def act() -> None:
+        world.open(keeping=Keeping(seal_ms=60_000), segment_bytes_max=1_500)
+        world.take(*(lease(number) for number in range(12)))
+        await world.until(lambda: len(world.stored()) >= 9, "full segments to be announced")
+        assert len({one.body.segment for one in world.stored()}) >= 3
+        await world.close()
+        assert len(world.stored()) == 12
+
+    run(act)
+
+
+def test_uploads_are_bounded_and_none_is_forgotten(world: FetcherWorld) -> None:
+    """While as many uploads wait as may, further segments wait for one of them to end, and then go."""
+
+    async def act() -> None:
+        world.open(keeping=Keeping(seal_ms=5, uploads_max=1))
+        world.s3.away = True
+        for number in range(5):
+            world.take(lease(number))
+            await world.until(lambda: len(world.results()) == number + 1, "the next result")  # noqa: B023
+        world.s3.away = False
+        await world.until(lambda: len(world.stored()) == 5, "all to be announced")
+        await world.close()
+
+    run(act)
+
+
 def test_a_store_that_is_away_holds_up_announcements_alone(world: FetcherWorld) -> None:
     """Results go on, so hosts are not held up; the bodies wait, and all of them are announced once S3 is back."""
 
@@ -266,6 +296,26 @@ def test_bytes_in_a_segment_that_is_not_there_yet_are_written_again(world: Fetch
         await world.until(lambda: len(world.stored()) == 2, "both to be stored")
         await world.close()
         assert [one.content == one.body for one in world.stored()] == [True, True]
+
+    run(act)
+
+
+def test_bytes_in_a_full_segment_that_waits_its_turn_are_written_again(world: FetcherWorld) -> None:
+    """A segment that is full and not brought yet is none that a later one may rest on."""
+
+    async def act() -> None:
+        world.open(keeping=Keeping(seal_ms=60_000, uploads_max=1), segment_bytes_max=900)
+        bodies = [b"".join(hashlib.sha256(b"%d.%d" % (one, at)).digest() for at in range(40)) for one in range(2)]
+        world.web.body = lambda one: bodies[min(1, one.lease_id[-1])]
+        world.s3.away = True
+        for number in range(3):
+            world.take(lease(number))
+            await world.until(lambda: len(world.results()) == number + 1, "the next result")  # noqa: B023
+        world.s3.away = False
+        await world.until(lambda: len(world.stored()) == 3, "all to be stored")
+        await world.close()
+        assert [one.content == one.body for one in world.stored()] == [True] * 3
+        assert len({one.body.segment for one in world.stored()}) == 3
 
     run(act)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from connectors.ports import Fenced
+from connectors.ports import Elsewhere, Fenced
+from connectors.url_state_memory import MemoryEpochs
 from schemas.codec import decode, encode
 from schemas.records import DeadLetter, DiscoveredUrl, FetchLease, HostPolicy, Kind, OwnerMessage, Source
 from schemas.topics import partition_for
@@ -21,7 +22,8 @@ from streams.core.rules.urls import host_id, url_id
 from streams.core.seen import seen_value
 from streams.core.turn import Family, Turn
 from streams.fleet.commit import STEPS
-from streams.fleet.owner import TAKEOVER_STEPS, Undecidable
+from streams.fleet.intake import Partitioning
+from streams.fleet.owner import TAKEOVER_STEPS, PartitionOwner, Undecidable
 from tests.support.fleet_in_memory import FleetInMemory
 from tests.support.scripted_fetcher import Answer, judge
 
@@ -221,6 +223,38 @@ def test_a_fenced_owner_changes_nothing(tmp_path: Path) -> None:
             old.run(fleet.waiting(0))
         assert fleet.rows(*HOSTS) == {}
         assert fleet.broker.committed("fetch-leases", 0) == []
+    finally:
+        fleet.close()
+
+
+def test_a_move_to_another_region_is_an_epoch(tmp_path: Path) -> None:
+    """Moved while its owner is at work: the former region's owner is fenced by the new one's, takes it back no more,
+    and the crawl goes on there from where it stood, nothing lost and nothing asked twice."""
+    home = MemoryEpochs("east")
+    fleet = FleetInMemory(tmp_path, web, policy=CrawlPolicy(politeness=Politeness(delay_ms=DELAY_MS)))
+    east, west = (msgspec.structs.replace(fleet.ports, epochs=MemoryEpochs(name, of=home)) for name in ("east", "west"))
+    try:
+        fleet.seed(*seeds())
+        fleet.ports = east
+        for _ in range(20):
+            fleet.turn(1)
+            fleet.turn(0)
+            fleet._fetch()
+            fleet.now_ms += 300
+        old, disk = fleet.owners.pop(1), fleet.stores.pop(1)
+        home.move(1, "west")
+        fleet.ports, fleet.disk = west, fleet.new_disk
+        fleet.take_over(1)
+        assert fleet.owners[1].epoch == old.epoch + 2
+        with pytest.raises(Fenced):
+            old.run(fleet.waiting(1))
+        again = PartitionOwner(1, disk, fleet.setting, east, fleet.metrics, Partitioning(2))
+        with pytest.raises(Elsewhere):
+            again.take_over()
+        del fleet.owners[1]  # which that attempt fenced, and which takes it back
+        fleet.run()
+        assert judge([one for one in fleet.log if one.kind is not Kind.ROBOTS], DELAY_MS) == []
+        assert tables(fleet) == reference()
     finally:
         fleet.close()
 

@@ -17,8 +17,6 @@ from connectors.ports import Epochs, StoreClosed, UrlState
 from connectors.url_batches import batches
 from connectors.url_state_cassandra import CassandraUrlState
 from connectors.url_state_paxos import PaxosUrlState
-from infra.provision.everything import provision
-from infra.provision.steps import Step
 from infra.settings_fleet import Fleet
 from infra.wiring_fleet import open_epochs, open_link, open_url_state
 from streams.core.failures import CrawlError
@@ -41,10 +39,7 @@ BACK_S_MAX = 60.0  # of a write, after Cassandra is back
 @pytest.fixture(scope="module")
 def settings(fleet: Services) -> Fleet:
     """Cassandra with the tables in a keyspace of this module's own."""
-    settings = Fleet(cassandra=(fleet.up("cassandra")["cassandra"],), keyspace="url_state_test")
-    for _, step in provision(settings, ["keyspace"]):
-        assert isinstance(step, Step), step
-    return settings
+    return fleet.keyspace("url_state_test")
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +77,11 @@ class TestEpochs(EpochLaws):
     def epochs(self, link: CassandraLink) -> Epochs:
         """On the module's link."""
         return open_epochs(link, worker="w", region="r")
+
+    @pytest.fixture
+    def elsewhere(self, link: CassandraLink) -> Epochs:
+        """On the module's link, too."""
+        return open_epochs(link, worker="w", region="elsewhere")
 
 
 def _stores(settings: Fleet, link: CassandraLink, kind: type[CassandraUrlState | PaxosUrlState]) -> Iterator[OpenStore]:

@@ -48,9 +48,10 @@ class World:
         scope: Scope = ANY,
         jitter: Callable[[], float] = lambda: 0.5,
         index_rows_max: int = bounds.INDEX_ROWS_PER_TURN_MAX,
+        index_look_rows: int = 1,
     ) -> None:
         self.store = MemoryStore()
-        self.index_rows_max = index_rows_max
+        self.index_rows_max, self.index_look_rows = index_rows_max, index_look_rows
         self.policy = policy or CrawlPolicy()
         self.scope = scope
         self.jitter = jitter
@@ -68,6 +69,7 @@ class World:
             jitter=self.jitter,
             clock_skew_ms=0,
             index_rows_max=self.index_rows_max,
+            index_look_rows=self.index_look_rows,
         )
         turn = owner.adopt(self.now_ms, close_leases=close_leases)
         self.store.commit(turn.writes)

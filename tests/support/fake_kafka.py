@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
 from connectors.owner_page import Explained, NotTheOwner, OwnerPage
+from connectors.ports import Epochs
 from connectors.topic_reader import Place
+from connectors.url_state_memory import MemoryEpochs
 from infra.provision.steps import ServiceAway
 from infra.settings_fleet import Fleet
 from schemas.topics import INNER_TOPICS, TOPICS
@@ -213,6 +216,7 @@ class FakeFleet:
         self.owners: dict[str, Callable[[OwnerPage, str], Explained]] = {}
         self.numbers: dict[str, dict[str, float]] = {}  # of owners, by their page
         self.places_of: dict[str, dict[int, Place]] = {}
+        self.taken = MemoryEpochs()
         self.looks = 0
         self.on_look: Callable[[int], None] = lambda looks: None
         self.on_producer: Callable[[FakeProducer], None] = lambda producer: None
@@ -252,6 +256,9 @@ class FakeFleet:
 
     def places(self, fleet: Fleet, groups: Mapping[str, str]) -> dict[str, dict[int, Place]]:
         return {topic: places for topic, places in self.places_of.items() if topic in groups}
+
+    def epochs(self, fleet: Fleet, say: Callable[[str], None]) -> AbstractContextManager[Epochs]:
+        return contextlib.nullcontext(MemoryEpochs(fleet.region, of=self.taken))
 
     def ask_owner(self, page: OwnerPage, what: str) -> Explained:
         return self.owners[page.page](page, what)

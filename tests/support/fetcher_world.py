@@ -113,6 +113,9 @@ class FakeReader:
     def close(self) -> None:
         self.closed = True
 
+    def is_alive(self) -> bool:
+        return self.started and not self.closed
+
     def fresh(self) -> bool:
         return self.good
 
@@ -130,7 +133,9 @@ class FetcherWorld:
         self._offsets = itertools.count(100)
         self._epochs = itertools.count(1)
 
-    def open(self, *, pace: Pace | None = None, keeping: Keeping | None = None) -> None:
+    def open(
+        self, *, pace: Pace | None = None, keeping: Keeping | None = None, segment_bytes_max: int = 1 << 30
+    ) -> None:
         """Within a running loop."""
         self._changes = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -140,7 +145,9 @@ class FetcherWorld:
         self.spool = Spool(self._folder / "spool")
         self.remains = self.spool.remains()
         epoch = next(self._epochs)
-        self.segments = S3Segments(self.objects, self.spool, worker="w", epoch=epoch)
+        self.segments = S3Segments(
+            self.objects, self.spool, worker="w", epoch=epoch, segment_bytes_max=segment_bytes_max
+        )
         self.log = S3FetchLog(self.objects, self.spool.folder, worker="w", epoch=epoch)
         self.threads = ThreadPoolExecutor(8)
         self.fetcher = Fetcher(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import threading
 import time
 from collections import Counter
@@ -51,6 +52,15 @@ class Started(msgspec.Struct, frozen=True):
     permitted: str | None  # the only address that the lease permits; "": it only finds the address, and asks nothing
 
 
+class Arrived(msgspec.Struct, frozen=True, array_like=True):
+    """One lease that came."""
+
+    at_ms: int
+    partition: int
+    epoch: int  # its owner's
+    lease_id: bytes
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What the scripted web says to one URL. `body` empty: none is stored."""
 
@@ -71,6 +81,7 @@ class ScriptedFetcher:
         self._thread = threading.Thread(target=self._run, name="scripted-fetcher", daemon=True)
         self._due: list[tuple[int, int, FetchLease, Started]] = []  # (when it is answered, number, ...)
         self.log: list[Started] = []
+        self.arrived: list[Arrived] = []
         self.dropped = 0
         self.leases = 0
         self.parsed = 0
@@ -100,10 +111,12 @@ class ScriptedFetcher:
             for message in consumer.consume(500, 0.02):
                 if message.error() is not None:
                     continue
+                at_ms, partition = time.time_ns() // 1_000_000, message.partition()
                 if message.topic() == "parse-tasks":
                     self._parse(producer, message)
                 else:
                     for lease in decode(message.value(), FetchLease):
+                        self.arrived.append(Arrived(at_ms, partition, lease.owner_epoch, lease.lease_id))
                         self._take(lease)
             self._answer(producer)
             producer.poll(0)
@@ -200,6 +213,24 @@ def stored_of(lease: FetchLease, answer: Answer) -> StoredResult:
         body=ref,
         content=ref,
     )
+
+
+def judge_address(log: Sequence[Started], delay_ms: int) -> list[str]:
+    """Of hosts that all lie at one address, where one request at a time is permitted: starts that were too soon after
+    the one before, a sentence each. A lease that only finds the address asks nothing."""
+    asked = sorted((one for one in log if one.permitted != ""), key=lambda started: started.at_ms)
+    return [
+        f"the address was asked {before.url} and, {one.at_ms - before.at_ms} ms later, {one.url}"
+        for before, one in itertools.pairwise(asked)
+        if one.at_ms - before.at_ms < delay_ms - EXTRA_MS
+    ]
+
+
+def repeats(log: Sequence[Started]) -> tuple[int, int]:
+    """(leases that were started more than once, pages and robots.txt asked for again in the version they had)."""
+    leases = Counter(one.lease_id for one in log)
+    asked = Counter((one.url, one.url_version, one.kind) for one in log)
+    return sum(times - 1 for times in leases.values()), sum(times - 1 for times in asked.values())
 
 
 def parsed_of(task: ParseTask) -> OwnerMessage:

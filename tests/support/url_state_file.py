@@ -7,28 +7,30 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from connectors.ports import UrlWrite
+from connectors.ports import Elsewhere, UrlWrite
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS url_state (
     host_key TEXT, url_id BLOB, epoch INTEGER, version INTEGER, row BLOB, PRIMARY KEY (host_key, url_id));
-CREATE TABLE IF NOT EXISTS owner_epoch (partition INTEGER PRIMARY KEY, epoch INTEGER);
+CREATE TABLE IF NOT EXISTS owner_epoch (partition INTEGER PRIMARY KEY, epoch INTEGER, region TEXT);
 """
 _WRITE = """
 INSERT INTO url_state VALUES (?, ?, ?, ?, ?) ON CONFLICT (host_key, url_id) DO UPDATE
 SET epoch = excluded.epoch, version = excluded.version, row = excluded.row
 WHERE (excluded.epoch, excluded.version) > (epoch, version)
 """
-_TAKE = """
-INSERT INTO owner_epoch VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch
+_MOVE = """
+INSERT INTO owner_epoch VALUES (?, 1, ?) ON CONFLICT (partition)
+DO UPDATE SET epoch = epoch + 1, region = excluded.region RETURNING epoch
 """
+_TAKE = _MOVE.replace(" RETURNING", " WHERE region = excluded.region RETURNING")
 
 
 class FileUrlState:
     """See `connectors.ports.UrlState` and `Epochs`; one connection a thread."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, region: str = "") -> None:
+        self._path, self._region = path, region
         self._mine = threading.local()
         self._connection().executescript(_TABLES)
 
@@ -52,7 +54,20 @@ class FileUrlState:
 
     def take(self, partition: int) -> int:
         with self._connection() as connection:
-            return int(connection.execute(_TAKE, (partition,)).fetchone()[0])
+            taken = connection.execute(_TAKE, (partition, self._region)).fetchone()
+        if taken is None:
+            raise Elsewhere(f"partition {partition} is at home in region {self.home(partition)!r}")
+        return int(taken[0])
+
+    def home(self, partition: int) -> str | None:
+        found = (
+            self._connection().execute("SELECT region FROM owner_epoch WHERE partition = ?", (partition,)).fetchone()
+        )
+        return None if found is None else str(found[0])
+
+    def move(self, partition: int, region: str) -> int:
+        with self._connection() as connection:
+            return int(connection.execute(_MOVE, (partition, region)).fetchone()[0])
 
     def every(self) -> list[tuple[str, bytes]]:
         """(host_key, row) of all that are there."""

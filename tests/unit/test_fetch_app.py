@@ -47,7 +47,10 @@ def test_its_life(tmp_path: Path) -> None:
 
         await asyncio.get_running_loop().run_in_executor(None, tell)
         await world.until(lambda: len(world.results()) == 1, "the lease's result")
-        assert app.ready() is None
+        assert (app.alive(), app.ready()) == (None, None)
+        world.reader.closed = True
+        assert "has ended" in (app.alive() or "")
+        world.reader.closed = False
         assert tells[0].room()
         world.reader.good = False
         assert "it starts nothing" in (app.ready() or "")

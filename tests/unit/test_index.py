@@ -69,6 +69,22 @@ def test_a_turn_reads_a_bounded_number_of_rows() -> None:
     assert before > 10
 
 
+def test_a_turn_asks_for_a_bounded_number_of_hosts() -> None:
+    """Protects the pace of turns where each host costs a question to another machine: six hosts of one URL, at 40 rows
+    a question, are more than a turn's 100 rows pay for; and all of them come in the end."""
+    world = World(OPEN, index_rows_max=100, index_look_rows=40)
+    for key in HOSTS:
+        world.turn(links(key, 1), leases_max=0)
+    before = index_of(world)
+    world.lose_index()
+    turn = world.owner.load_index(world.now_ms)
+    assert sum(family is Family.SEEN for family, _, _ in turn.writes) == 3
+    world.store.commit(turn.writes)
+    world.owner.committed(turn)
+    world.load_index()
+    assert index_of(world) == before
+
+
 def test_the_first_grants_do_not_wait_for_the_index() -> None:
     """Protects a restart: while most hosts are not loaded, those that come up are, and are granted."""
     world = grown(index_rows_max=50)

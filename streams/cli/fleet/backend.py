@@ -11,6 +11,7 @@ from infra.settings_fleet import Fleet
 if TYPE_CHECKING:
     from connectors.owner_page import Explained, OwnerPage
     from connectors.policy_ledger import Transactions
+    from connectors.ports import Epochs
     from connectors.producer import Client
     from connectors.topic_reader import Consumer, Place
 
@@ -45,6 +46,10 @@ class FleetBackend(Protocol):
         ...
 
     def ask_owner(self, page: OwnerPage, what: str) -> Explained: ...
+
+    def epochs(self, fleet: Fleet, say: Callable[[str], None]) -> AbstractContextManager[Epochs]:
+        """The numbers of ownership; `say` hears of a store that does not answer, and is waited for."""
+        ...
 
 
 def default_fleet_backend() -> FleetBackend:
