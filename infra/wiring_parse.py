@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import socket
-import time
+import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -24,7 +22,7 @@ from infra.provision.s3_store import open_client
 from infra.settings import Settings, product_token, user_agent_header
 from infra.settings_fleet import Fleet
 from infra.web import version
-from infra.wiring import parse_limits, steady_clock
+from infra.wiring import parse_limits, steady_clock, wall_clock_ms
 from schemas.records import BodyRef
 from schemas.topics import partition_for
 from streams.fleet.metrics import Labels, Metrics
@@ -38,6 +36,7 @@ __all__ = ["PARSE_APP", "make_reader", "open_parse", "partitioning", "reading"]
 
 PARSE_APP = "headrace-parse"
 TOPIC = "parse-tasks"
+SPOOL = "parse-spool"
 PACE = Pace(groups_max=24, open_messages_max=48, open_of_partition_max=24)
 """A message is a hundred tasks at most. Work goes on while the messages before wait for their segment."""
 
@@ -48,10 +47,12 @@ _KEYS_MAX = 100_000
 def open_parse(settings: Settings) -> StageApp:
     """The app, not started. Raises CrawlError. The topics are checked by whoever starts a worker."""
     fleet = settings.fleet
+    data = Path(fleet.data).absolute()
+    spool = Spool(data / SPOOL)
     now = steady_clock()
 
     async def open_stage(metrics: Metrics) -> Opened:
-        return _opened(settings, now, metrics)
+        return _opened(settings, spool, now, metrics)
 
     return stage_app(
         PARSE_APP,
@@ -59,7 +60,7 @@ def open_parse(settings: Settings) -> StageApp:
         TOPIC,
         pace=PACE,
         now=now,
-        data=str(Path(fleet.data).absolute() / "parse"),
+        data=str(data),
         open_stage=open_stage,
     )
 
@@ -98,15 +99,14 @@ def make_reader(fleet: Fleet, topic: str, group: str) -> Callable[[Stage], Group
     )
 
 
-def _opened(settings: Settings, now: Callable[[], int], metrics: Metrics) -> Opened:
+def _opened(settings: Settings, spool: Spool, now: Callable[[], int], metrics: Metrics) -> Opened:
     fleet, workers = settings.fleet, settings.crawl.workers or max(1, (os.cpu_count() or 1) - 1)
     objects = ObjectStore(open_client(fleet), fleet.bucket)
-    spool = Spool(Path(fleet.data).absolute() / "parse" / "spool")
     segments = S3Segments(
         objects,
         spool,
-        worker=f"{re.sub('[^A-Za-z0-9_.]', '_', socket.gethostname())}.{os.getpid()}",
-        epoch=time.time_ns() // 1_000_000,
+        worker=secrets.token_hex(6),  # nobody else's, ever
+        epoch=wall_clock_ms() // 1_000,
         info=(
             ("software", f"Headrace/{version()}"),
             ("http-header-user-agent", user_agent_header(settings.crawl, version())),

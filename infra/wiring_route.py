@@ -67,6 +67,6 @@ def open_route(settings: Settings) -> StageApp:
         TOPIC,
         pace=PACE,
         now=now,
-        data=str(Path(fleet.data).absolute() / "route"),
+        data=str(Path(fleet.data).absolute()),
         open_stage=open_stage,
     )
