@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from infra.provision.s3_store import BotoStore, open_client
 from infra.provision.topics import config_of, wanted
 from infra.settings_fleet import Fleet
 from schemas.codec import decode, encode_batch
-from schemas.records import BodyRef, Kind, ParseTask
+from schemas.records import BodyRef, Kind, ParsedPage, ParseTask
 from schemas.topics import TOPICS, partition_for
 from streams.core.rules.urls import host_key, url_id
 from tests.support.fleet_world import until
@@ -96,14 +96,18 @@ class StageWorld:
         return tasks
 
     def send(self, tasks: list[ParseTask], *, batch: int = 20) -> None:
+        """As `publish`, to be parsed."""
+        self.publish("parse-tasks", tasks, batch=batch)
+
+    def publish(self, topic: str, records: Sequence[ParseTask | ParsedPage], *, batch: int = 20) -> None:
         """To the partitions of their hosts, acknowledged when this returns."""
         producer: Any = Producer({"bootstrap.servers": self._kafka, "acks": "all"})
-        by_partition: dict[int, list[ParseTask]] = {}
-        for task in tasks:
-            by_partition.setdefault(partition_for(task.host_key, PARTITIONS), []).append(task)
+        by_partition: dict[int, list[ParseTask | ParsedPage]] = {}
+        for one in records:
+            by_partition.setdefault(partition_for(one.host_key, PARTITIONS), []).append(one)
         for partition, several in by_partition.items():
             for at in range(0, len(several), batch):
-                producer.produce("parse-tasks", encode_batch(several[at : at + batch]), partition=partition)
+                producer.produce(topic, encode_batch(several[at : at + batch]), partition=partition)
         assert producer.flush(30) == 0
 
     def read(self, topic: str) -> list[Any]:
