@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
 
-from connectors.bodies_s3 import S3Bodies
-from connectors.files import StoreFailed
+from connectors.bodies_together import BodiesTogether
 from connectors.group_reader import GroupReader
 from connectors.object_store import ObjectStore
-from connectors.parser_pool import PIPELINE_MAX, ParserPool
+from connectors.parser_pool import ParserPool
 from connectors.segments_s3 import S3Segments, Spool
 from connectors.stage_sender import KafkaSender
 from infra.provision.kafka_admin import client_settings
@@ -23,7 +21,6 @@ from infra.settings import Settings, product_token, user_agent_header
 from infra.settings_fleet import Fleet
 from infra.web import version
 from infra.wiring import parse_limits, steady_clock, wall_clock_ms
-from schemas.records import BodyRef
 from schemas.topics import partition_for
 from streams.fleet.metrics import Labels, Metrics
 from streams.fleet.parse import ParseStage
@@ -32,7 +29,7 @@ from streams.fleet.stage_app import Opened, StageApp, stage_app
 from streams.fleet.texts import SegmentTexts
 from streams.fleet.worker import leave
 
-__all__ = ["PARSE_APP", "make_reader", "open_parse", "partitioning", "reading"]
+__all__ = ["PARSE_APP", "make_reader", "open_parse", "partitioning"]
 
 PARSE_APP = "headrace-parse"
 TOPIC = "parse-tasks"
@@ -70,22 +67,6 @@ def partitioning(partitions: int) -> Callable[[str], int]:
     return lru_cache(maxsize=_KEYS_MAX)(partial(partition_for, partitions=partitions))
 
 
-def reading(objects: ObjectStore, threads: ThreadPoolExecutor) -> Callable[[BodyRef], Awaitable[bytes | None]]:
-    """Payloads of stored records by their references; None for a record that cannot be had."""
-    bodies = S3Bodies(objects)
-
-    def read(ref: BodyRef) -> bytes | None:
-        try:
-            return bodies.read(ref)
-        except StoreFailed:
-            return None
-
-    async def read_soon(ref: BodyRef) -> bytes | None:
-        return await asyncio.get_running_loop().run_in_executor(threads, read, ref)
-
-    return read_soon
-
-
 def make_reader(fleet: Fleet, topic: str, group: str) -> Callable[[Stage], GroupReader]:
     """Of a stage's input."""
     return lambda stage: GroupReader(
@@ -119,10 +100,10 @@ def _opened(settings: Settings, spool: Spool, now: Callable[[], int], metrics: M
     threads.submit(segments.recover)
     stage = ParseStage(
         pool,
-        reading(objects, threads),
+        BodiesTogether(objects, threads).read,
         texts,
         partition_of=partitioning(fleet.partitions),
-        parses_max=workers * PIPELINE_MAX * 2,  # half of them at the parsers, half on their way from the store
+        chunks_max=workers + 1,  # one on its way from the store while the others are at the parsers
         now=now,
         metrics=metrics,
     )
