@@ -38,12 +38,12 @@ class Crawl:
     ) -> None:
         """`address`: at which all hosts lie."""
         self.hosts, self.pages, self.delay_ms, self._address = hosts, pages, delay_ms, address
-        self._tag = f"w{os.getpid()}x{next(_numbers)}"  # hosts of this crawl alone: the table keeps others', too
+        self._tag = f"w{os.getpid()}x{next(_numbers)}"  # hosts of this crawl alone, each a domain of its own
         self.world = FleetWorld(kafka, folder, rows=rows, delay_ms=delay_ms, **order)
         self.fetcher = ScriptedFetcher(kafka, self.world.partitions, self.web)
 
     def url_of(self, host: int, page: int) -> str:
-        return f"http://h{host}.{self._tag}.test/{page}"
+        return f"http://h{host}-{self._tag}.test/{page}"
 
     def web(self, url: str, kind: Kind) -> Answer:
         address = self._address or "203.0.113.1"
