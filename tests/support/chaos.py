@@ -87,7 +87,7 @@ class Chaos:
         self.whole.close()
         self.site.__exit__(None, None, None)
 
-    # --- load ----------------------------------------------------------------------------------------------------------
+    # --- load ---------------------------------------------------------------------------------------------------------
 
     def feed(self, hosts: int) -> None:
         """So many more hosts."""
@@ -105,7 +105,7 @@ class Chaos:
     def log(self) -> list[Asked]:
         return self.site.log()[self._began :]
 
-    # --- deeds ---------------------------------------------------------------------------------------------------------
+    # --- deeds --------------------------------------------------------------------------------------------------------
 
     def kill_worker(self, stage: str) -> None:
         """kill -9 of one of the stage's, and a new one on its disk some seconds later."""
@@ -151,7 +151,7 @@ class Chaos:
         kills["a fetcher stopped and woken"] = self.stop_fetcher
         return kills | {f"kill -9 of {name}": partial(self.kill_service, name) for name in SERVICES}
 
-    # --- judges --------------------------------------------------------------------------------------------------------
+    # --- judges -------------------------------------------------------------------------------------------------------
 
     def expected(self) -> set[str]:
         """The URLs of the documents that there should be."""
