@@ -116,8 +116,6 @@ def _opened(settings: Settings, spool: Spool, now: Callable[[], int], metrics: M
         spool.close()
 
     def gauges(running: Stage) -> Iterable[tuple[str, Labels, float]]:
-        yield "headrace_parse_backlog", (), stage.waiting
-        yield "headrace_parse_backlog_max", (), fleet.parse_backlog_max
         yield "headrace_parser_deaths_total", (), pool.deaths
         yield "headrace_service_away_seconds", ("s3",), objects.away_s()
 
