@@ -116,10 +116,8 @@ class Crawl:
         asked = {one.url for one in self.fetcher.log}
         missing = [url for url in self.reference() if url not in asked]
         fetcher = self.fetcher
-        return (
-            f"{len(missing)} are missing, such as {missing[:3]}; {fetcher.leases} leases came, {fetcher.dropped} of them"
-            f" too late, and {len(fetcher.log)} were started"
-        )
+        leases = f"{fetcher.leases} leases came, {fetcher.dropped} of them too late, {len(fetcher.log)} were started"
+        return f"{len(missing)} are missing, such as {missing[:3]}; {leases}"
 
     def said(self) -> str:
         return "\n".join(worker.said() for worker in self.world.workers[-2:])
