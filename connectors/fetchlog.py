@@ -37,21 +37,28 @@ def rows_path(root: str | os.PathLike[str], first_row: int) -> str:
 
 def write_segment(path: str | os.PathLike[str], rows: Sequence[FetchLogRow], files: Files | None = None) -> None:
     """One Parquet file (zstd), durable and whole when this returns, in place of one of that name. StoreFailed."""
-    assert 0 < len(rows) <= FETCH_LOG_ROWS_MAX, f"1 to {FETCH_LOG_ROWS_MAX} rows go to a file, not {len(rows)}"
-    import pyarrow as pa  # 0.2 s and 50 MB: only those who write or read the log pay for it
-    import pyarrow.parquet as pq
-
+    data = to_parquet(rows)
     path = os.fspath(path)
-    schema = _schema()
-    columns = [pa.array([take(row) for row in rows], field.type) for field, take in zip(schema, _TAKE, strict=True)]
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
     files = files or OsFiles()
     with failing_as_store("fetch log", f"write {path}"):
         folder = os.path.dirname(path)
         files.make_folder(folder)
         files.sync_folder(os.path.dirname(folder))  # the journal's rows go once this returns, so its name must stay
-        replace_file(files, path, sink.getvalue().to_pybytes())
+        replace_file(files, path, data)
+
+
+def to_parquet(rows: Sequence[FetchLogRow]) -> bytes:
+    """One Parquet file (zstd)."""
+    assert 0 < len(rows) <= FETCH_LOG_ROWS_MAX, f"1 to {FETCH_LOG_ROWS_MAX} rows go to a file, not {len(rows)}"
+    import pyarrow as pa  # 0.2 s and 50 MB: only those who write or read the log pay for it
+    import pyarrow.parquet as pq
+
+    schema = _schema()
+    columns = [pa.array([take(row) for row in rows], field.type) for field, take in zip(schema, _TAKE, strict=True)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def read_segments(folder: str | os.PathLike[str]) -> Iterator[FetchLogRow]:

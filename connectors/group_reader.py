@@ -44,7 +44,10 @@ class Input(NamedTuple):
 class Reading(Protocol):
     """What a stage wants of its reader."""
 
-    lag: Mapping[int, int]  # messages of each partition that were not handed on yet
+    @property
+    def lag(self) -> Mapping[int, int]:
+        """Messages of each partition that were not handed on yet."""
+        ...
 
     def start(self) -> None: ...
 
@@ -107,7 +110,11 @@ class GroupReader:
         self._stopping = threading.Event()
         self._committed_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"reader-{topic}", daemon=True)
-        self.lag: dict[int, int] = {}
+        self._lag: dict[int, int] = {}
+
+    @property
+    def lag(self) -> Mapping[int, int]:
+        return dict(self._lag)
 
     def start(self) -> None:
         self._thread.start()
@@ -167,7 +174,7 @@ class GroupReader:
                 self._done.pop(one.partition, None)
                 self._paused.discard(one.partition)
                 self._top.pop(one.partition, None)
-                self.lag.pop(one.partition, None)
+                self._lag.pop(one.partition, None)
 
     def _hand_on(self, messages: Sequence[Any]) -> None:
         found = []
@@ -218,4 +225,4 @@ class GroupReader:
             place = TopicPartition(self._topic, partition)
             _, high = consumer.get_watermark_offsets(place, cached=True)
             top = self._top.get(partition)
-            self.lag[partition] = 0 if top is None or high <= 0 else max(0, high - 1 - top)
+            self._lag[partition] = 0 if top is None or high <= 0 else max(0, high - 1 - top)

@@ -2,7 +2,11 @@
 
 No group assigns them and no committed offset is believed: the table's position is the truth, so there is no seek, and
 nothing comes twice. Each topic of a partition is read as far as its reader has room, so that a flood of links does not
-hold up the results. Where the input no longer has a position, it says so and ends: records were lost.
+hold up the results.
+
+Where the input no longer has what follows a position, retention took it before it was read: it says so and ends, unless
+an operator has said that it may go on without (`skip_lost`). What a transaction leaves behind its last record is no
+record: a partition that was read to its end, and whose rest was then deleted, has lost nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _MESSAGES_MAX = 1_000  # taken at once
 _WAIT_S = 0.05
+_ANSWER_S_MAX = 15.0
+_MARKERS_MAX = 1  # offsets behind a transaction's last record
 _LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
 
@@ -49,11 +55,17 @@ class KafkaInbox:
     """Several partitions of the same topics, by one consumer in one thread."""
 
     def __init__(
-        self, settings: Mapping[str, Any], topics: Sequence[str], group: str, failed: Callable[[Exception], None]
+        self,
+        settings: Mapping[str, Any],
+        topics: Sequence[str],
+        group: str,
+        failed: Callable[[Exception], None],
+        *,
+        skip_lost: bool = False,
     ) -> None:
         """`group`: under which positions are committed, for people who look at lag. `failed`: it cannot go on; called
         in the inbox's thread, for whatever ended it: a partition without input would stand still without a word."""
-        self._topics, self._failed = tuple(topics), failed
+        self._topics, self._failed, self._skip_lost = tuple(topics), failed, skip_lost
         self._settings = {
             **settings,
             "group.id": group,
@@ -162,7 +174,7 @@ class KafkaInbox:
         for message in messages:
             error = message.error()
             if error is not None:
-                self._refuse(message, error)
+                self._hear(consumer, message, error)
                 continue
             place = message.topic(), message.partition()
             if message.offset() <= self._top.get(place, -1):
@@ -176,18 +188,41 @@ class KafkaInbox:
                 if reader is not None and partition not in self._added:
                     reader.take(several)
 
-    def _refuse(self, message: Any, error: KafkaError) -> None:
+    def _hear(self, consumer: Any, message: Any, error: KafkaError) -> None:
         """Raises for what no waiting mends."""
         if error.code() in _LOST:
-            raise CrawlError(
-                f"topic {message.topic()} partition {message.partition()}: needed the record behind the owner's"
-                f" position, it is gone ({error.str()}): retention took it before it was read; lengthen the topic's"
-                " retention, and see infra/production/README.md for an owner that has lost input",
-                EXIT_FAILED,
-            )
+            self._go_on_behind(consumer, message.topic(), message.partition(), error)
+            return
         if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise KafkaException(error)
         log.warning("input: %s", error.str())
+
+    def _go_on_behind(self, consumer: Any, topic: str, partition: int, error: KafkaError) -> None:
+        """From the first record that is there. Raises CrawlError where that would pass over any that was not read."""
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S_MAX)
+        first = self._top.get((topic, partition), -1) + 1
+        where = f"topic {topic} partition {partition}"
+        if low < first:  # the topic was made anew, or its brokers lost what they had acknowledged
+            raise CrawlError(
+                f"{where}: needed the records from {first} on, which was its end, but it ends at {high} now"
+                f" ({error.str()}): it is another topic than the one that this owner has read; see"
+                ' "An owner that has lost input" in infra/production/README.md',
+                EXIT_FAILED,
+            )
+        if low - first > _MARKERS_MAX and not self._skip_lost:
+            raise CrawlError(
+                f"{where}: needed the records from {first} on, they begin at {low} ({error.str()}): retention took"
+                f" {low - first} before they were read; lengthen the topic's retention, and see"
+                ' "An owner that has lost input" in infra/production/README.md',
+                EXIT_FAILED,
+            )
+        if low - first > _MARKERS_MAX:
+            log.warning("input: %s: goes on without the records from %d to %d", where, first, low - 1)
+        with self._lock:
+            self._top[topic, partition] = low - 1
+            self._paused.discard((topic, partition))
+        consumer.incremental_unassign([TopicPartition(topic, partition)])
+        consumer.incremental_assign([TopicPartition(topic, partition, low)])
 
     def _look_at_room(self, consumer: Any) -> None:
         with self._lock:

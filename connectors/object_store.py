@@ -30,7 +30,7 @@ PART_BYTES = 8 << 20  # S3 takes 10,000 parts of 5 MiB or more: 80 GB
 _WAIT_S_MIN = 0.2
 _WAIT_S_MAX = 10.0
 _REFUSED_S_MAX = 60.0  # a store that starts may refuse keys and buckets for a while before it knows them
-_MISSING = {"NoSuchKey", "NotFound"}
+_MISSING = {"NoSuchKey", "NotFound", "404"}
 _REFUSED = {"AccessDenied", "NoSuchBucket", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"}
 
 T = TypeVar("T")
@@ -94,17 +94,6 @@ class ObjectStore:
         """So many bytes of an object, fewer only at its end. Raises `ObjectMissing` when there is none."""
         assert length > 0
         return self._call(f"read {name}", self._get, name=name, span=f"bytes={offset}-{offset + length - 1}")
-
-    def names(self, prefix: str) -> list[str]:
-        """Of all objects with that prefix, in order."""
-        found: list[str] = []
-        token: dict[str, str] = {}
-        while True:
-            page = self._call(f"list {prefix}", self._client.list_objects_v2, Prefix=prefix, **token)
-            found += [one["Key"] for one in page.get("Contents", ())]
-            if not page.get("IsTruncated"):
-                return sorted(found)
-            token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def end_uploads(self, name: str) -> int:
         """End what was begun of that object and never completed. Returns how many."""
@@ -187,7 +176,7 @@ class ObjectStore:
                     code = _code(error)
                     if code == "NoSuchUpload":
                         raise _Restart from error
-                    if code in _MISSING or (code == "404" and "look at" in needed):
+                    if code in _MISSING:
                         raise ObjectMissing(
                             f"s3: needed to {needed} in bucket {self._bucket}, got no such object; restore it from a"
                             " copy, or fetch the page again"

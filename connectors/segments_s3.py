@@ -170,7 +170,7 @@ class S3Segments:
         with self._state:
             for folder in list(self._open):
                 self._close(folder)
-            ours = list(self._closed.values())
+            ours = sorted(self._closed.values(), key=lambda one: one.uploading)  # what others bring is waited for last
         for segment in ours:
             self._bring(segment)
 

@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Callable
 
 import aiohttp
+import msgspec
 from aiohttp.abc import AbstractResolver
 
 from connectors.http_connection import AddressRefused, Connector, Origin
@@ -27,6 +28,7 @@ from streams.core.answer import AnswerReader
 from streams.core.fetch import Agent, Exchange, RequestPlan
 from streams.core.policy import FetchLimits
 from streams.core.rules.addresses import Network, literal_address, refusal
+from streams.core.starting import UNOWNED
 
 _ERRNO_CODES = {
     errno.ECONNREFUSED: "connect_refused",
@@ -54,16 +56,19 @@ class HttpWeb:
         connections_max: int = policy.CONNECTIONS_MAX,
         idle_hosts_max: int = policy.IDLE_HOSTS_MAX,
         keepalive_ms: int = policy.KEEPALIVE_MS,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         """`allowed` networks may be asked though they are not public. The resolver is closed with this.
 
-        `tls` in place of the system's trust; `verify_tls` False takes any certificate.
+        `tls` in place of the system's trust; `verify_tls` False takes any certificate. `may_start` is asked when a
+        request is about to be written: False, nothing is, and the lease is `UNOWNED`.
         """
         self._agent = agent
         self._resolver = resolver
         self._now_ms = now_ms
         self._limits = limits if limits is not None else FetchLimits()
         self._allowed = allowed
+        self._may_start = may_start
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(connections_max)
         self._connector = Connector(
@@ -123,6 +128,9 @@ class HttpWeb:
             if now_ms > lease.start_by_ms:
                 kept = True
                 return Fetched(fetch.expired(lease, now_ms=now_ms))
+            if not self._may_start():
+                kept = True
+                return Fetched(msgspec.structs.replace(fetch.expired(lease, now_ms=now_ms), error=UNOWNED))
             address = connection.address
             await connection.ask(plan.request, answer, idle_s=limits.idle_ms_max / 1000, deadline_s=deadline_s)
             kept = answer.reusable

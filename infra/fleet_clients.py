@@ -6,7 +6,7 @@ The one place where an operator's command gets a client; `streams.cli.fleet.back
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -22,7 +22,17 @@ from infra.settings_fleet import Fleet
 from schemas.topics import Group, is_group_of
 from streams.core.failures import EXIT_FAILED, CrawlError
 
-__all__ = ["ask_owner", "consumer", "epochs", "owner_numbers", "partitions", "places", "producer", "transactions"]
+__all__ = [
+    "ask_owner",
+    "consumer",
+    "epochs",
+    "owner_numbers",
+    "partitions",
+    "places",
+    "producer",
+    "transactions",
+    "url_rows",
+]
 
 OnError = Callable[[str], None]
 
@@ -45,6 +55,21 @@ def transactions(fleet: Fleet, on_error: OnError) -> Any:
 def consumer(fleet: Fleet, on_error: OnError) -> Any:
     """For `connectors.topic_reader.TopicReader`."""
     return _open(Consumer, fleet, CONSUMER_SETTINGS, on_error)
+
+
+@contextlib.contextmanager
+def url_rows(
+    fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+) -> Iterator[Iterator[tuple[str, bytes, bytes]]]:
+    """(host_key, url_id, row) of these hosts or of all."""
+    from connectors.url_walk import UrlWalk
+    from infra.wiring_fleet import open_link
+
+    link = open_link(fleet, say)
+    try:
+        yield UrlWalk(link).rows(hosts)
+    finally:
+        link.close()
 
 
 def ask_owner(page: OwnerPage, what: str) -> Explained:

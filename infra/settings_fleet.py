@@ -15,6 +15,7 @@ import msgspec
 
 from infra.settings_values import Given, SettingsError, nearest
 from schemas.topics import PARTITIONS_SMALL, WORKER_GROUPS
+from streams.core.policy import SPOOL_BYTES_MAX
 
 __all__ = ["SECTION", "STAGES", "Fleet", "KafkaSecurity", "SaslMechanism", "host_port"]
 
@@ -94,7 +95,10 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     standbys: int = 1
     group_ms: int = 50
     leases_max: int = 10_000
+    skip_lost_input: bool = False
     parse_backlog_max: int = 10_000
+    seal_s: int = 10
+    spool_bytes_max: int = SPOOL_BYTES_MAX
 
 
 def host_port(text: str) -> tuple[str, int] | None:
@@ -202,6 +206,8 @@ RANGES = {  # least, most
     "fleet.group_ms": (5, 5_000),
     "fleet.leases_max": (1, 1_000_000),
     "fleet.parse_backlog_max": (1, 1_000_000),
+    "fleet.seal_s": (1, 300),
+    "fleet.spool_bytes_max": (1 << 20, 1 << 50),
     "fleet.index_shards": (1, 1_024),
     "fleet.index_replicas": (0, 15),
 }
@@ -256,7 +262,10 @@ MEANINGS = {
     "fleet.session_s": "seconds without a heartbeat after which a worker is taken for gone",
     "fleet.standbys": "workers that follow each partition to take it over at once",
     "fleet.group_ms": "how long a partition gathers input for one commit while there is much of it; large fleets: 500",
+    "fleet.skip_lost_input": "an owner goes on without input that retention took unread; infra/production/README.md",
     "fleet.leases_max": "leases in flight of one partition",
     "fleet.parse_backlog_max": "stored pages of one partition that wait to be parsed; beyond, nothing is granted",
+    "fleet.seal_s": "seconds from a segment's first body until it goes to S3, and its pages to the parsers",
+    "fleet.spool_bytes_max": "bodies that wait on a fetcher's disk for S3; beyond, it starts nothing",
     "fleet.replication": "copies of a partition in Kafka and of a row in a datacenter of Cassandra; large fleets: 3",
 }

@@ -18,7 +18,7 @@ from streams.core.rules.addresses import Network
 __all__ = ["allowed_networks", "open_web", "overrides", "version"]
 
 
-def open_web(settings: Settings, now_ms: Callable[[], int]) -> HttpWeb:
+def open_web(settings: Settings, now_ms: Callable[[], int], may_start: Callable[[], bool] = lambda: True) -> HttpWeb:
     """Made while an event loop runs; closing it closes its resolver."""
     allowed = allowed_networks(settings)
     resolver = Resolver(now_ms=now_ms, servers=settings.dns.servers, overrides=overrides(settings.dns), allowed=allowed)
@@ -30,6 +30,7 @@ def open_web(settings: Settings, now_ms: Callable[[], int]) -> HttpWeb:
         limits=limits,
         allowed=allowed,
         connections_max=settings.crawl.fetch_concurrency,
+        may_start=may_start,
     )
 
 

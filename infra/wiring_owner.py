@@ -86,6 +86,7 @@ def open_owner(settings: Settings) -> OwnerApp:
         data=Path(fleet.data).absolute(),
         session_s=fleet.session_s,
         standbys=fleet.standbys,
+        skip_lost_input=fleet.skip_lost_input,
         pace=Pace(group_ms=fleet.group_ms),
     )
     return owner_app(worker, setting, ports, _explain(setting))

@@ -48,7 +48,12 @@ METRICS = {
         Metric("headrace_partitions_owned", _GAUGE, "partitions whose owner this worker is"),
         Metric("headrace_partitions_standby", _GAUGE, "partitions whose table this worker follows, caught up"),
         Metric("headrace_owner_fenced_total", _COUNTER, "commits refused because another owner had taken over"),
-        Metric("headrace_eligibility_lag_seconds", _HISTOGRAM, "from a URL's due time to its grant", ("priority",)),
+        Metric(
+            "headrace_eligibility_lag_seconds",
+            _HISTOGRAM,
+            "from when a host could be asked to the grant for its best URL: high, normal or low",
+            ("priority",),
+        ),
         Metric("headrace_admission_seconds", _HISTOGRAM, "from a URL's discovery to its durable row"),
         Metric("headrace_leases_total", _COUNTER, "leases granted", ("kind",)),
         Metric("headrace_leases_lost_total", _COUNTER, "leases that expired without a result, or were never stored"),
@@ -67,7 +72,7 @@ METRICS = {
         Metric(
             "headrace_policy_violations_total",
             _COUNTER,
-            "requests that the judge found amiss",
+            "requests that the fetcher's own watch found amiss",
             ("rule",),
         ),
         Metric("headrace_bodies_total", _COUNTER, "bodies stored: new, or a revisit of the same bytes", ("kind",)),

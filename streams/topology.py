@@ -41,7 +41,7 @@ STAGES = (
         group=Group.FETCH,
         room="streams.core.fetch",
         inbox=("fetch-leases",),
-        outbox=("fetch-results",),
+        outbox=("fetch-results", "dead-letters"),
     ),
     Stage(
         name="store",

@@ -82,6 +82,13 @@ VERBS = (
         fleet=True,
     ),
     Verb(
+        "replay",
+        "streams.cli.fleet.replay",
+        "--fleet [HOST...]",
+        "stored bodies read anew by today's extractor; nothing is fetched",
+        fleet=True,
+    ),
+    Verb(
         "topics",
         "streams.cli.fleet.topics",
         "list|tail TOPIC",

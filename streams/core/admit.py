@@ -177,6 +177,7 @@ class Admission:
         slot.templates_unsaved += 1
         if slot.templates_unsaved >= bounds.TEMPLATES_UNSAVED_MAX or len(templates.paused) != paused:
             write_templates(turn, slot)
+        turn.counts.patterns_paused += len(templates.paused) - paused
         slot.state.paused_patterns = len(templates.paused)
         turn.touch(slot)
         return reason is not None

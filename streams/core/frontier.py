@@ -97,7 +97,9 @@ class Frontier:
             if host_id_ is None:
                 break
             looked_at += 1
+            ready_ms = self.schedule.popped_ready_ms
             slot = self._hosts.slot(host_id_)
+            rank = slot.state.rank
             if slot.loaded_to is not None:
                 self._load(turn, slot)
             # It was ready when it was scheduled and has not changed since; time alone closes a host only by the day.
@@ -107,6 +109,7 @@ class Frontier:
                 and self._grant_one(turn, slot)
             ):
                 granted += 1
+                turn.waits.append((rank, turn.now_ms - ready_ms))
                 if all_out(slot.state, self._policy):  # as after most grants: it comes back with a result
                     slot.state.ready_ms = NEVER_MS
                     turn.changed.pop(host_id_, None)
@@ -287,6 +290,8 @@ class Frontier:
             place=row.place,
         )
         slot.rows[in_flight.url_id] = row
+        if host.robots is not None and host.robots.copy is not None:
+            turn.robots_ages_ms.append(turn.now_ms - host.robots.fetched_ms)
         conditional = visit is not None and visit.content is not None
         self._emit(
             turn,

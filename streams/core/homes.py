@@ -2,17 +2,15 @@
 
 Theory of operation. A fleet of several regions has a group of owners in each, and every group has every partition
 assigned. Which of them owns it is said by one record a partition, the same in all regions, and changed by
-compare-and-set alone. Both kinds of change raise its epoch, so numbers of ownership rise over all regions, and none
-comes twice:
+compare-and-set alone. Every change raises its epoch, so numbers of ownership rise over all regions, and none comes
+twice:
 
-| (epoch n, home R)                | becomes       | and                                                             |
-|----------------------------------|---------------|-----------------------------------------------------------------|
-| taken by a worker of R           | (n + 1, R)    | it owns from epoch n + 1 on                                     |
-| taken by one of another region   | unchanged     | it stands by, and follows                                       |
-| moved to S                       | (n + 1, S)    | n + 1 is nobody's; the owner goes on until one of S fences it   |
-| moved to R                       | unchanged     |                                                                 |
-
-No home ("", as long as nobody has said one): any region may take it, which is what a fleet of one region does.
+| (epoch n, home R)              | becomes    | and                                                           |
+|--------------------------------|------------|---------------------------------------------------------------|
+| nothing yet, taken in R        | (1, R)     | it owns from epoch 1 on                                       |
+| taken by a worker of R         | (n + 1, R) | it owns from epoch n + 1 on                                   |
+| taken by one of another region | unchanged  | it stands by, and follows                                     |
+| moved to S                     | (n + 1, S) | n + 1 is nobody's; the owner goes on until one of S fences it |
 
 The move comes before the fence: between the two the old region's owner is the only one, as before, and what it commits
 is what the new one adopts. Its delays, leases, robots rules and budgets come with the changelog, so a move is a
@@ -28,16 +26,17 @@ from typing import NamedTuple
 class Home(NamedTuple):
     """The record of one partition."""
 
-    epoch: int = 0  # the last one; 0: nobody has ever owned it
-    region: str = ""  # "": any
+    epoch: int  # the last one
+    region: str  # of that epoch: there it is at home
 
 
-def taken(home: Home, region: str) -> Home | None:
+def taken(home: Home | None, region: str) -> Home | None:
     """What the record becomes as a worker of `region` takes the partition; None: it is at home elsewhere."""
-    assert region or not home.region, home
-    return Home(home.epoch + 1, home.region) if home.region in ("", region) else None
+    if home is None:
+        return Home(1, region)
+    return Home(home.epoch + 1, region) if home.region == region else None
 
 
-def moved(home: Home, region: str) -> Home:
+def moved(home: Home | None, region: str) -> Home:
     """What the record becomes as an operator says where the home is from now on."""
-    return home if home.region == region else Home(home.epoch + 1, region)
+    return Home(1 if home is None else home.epoch + 1, region)

@@ -369,6 +369,7 @@ class Owner:
 
     def _lost(self, turn: Turn, slot: HostSlot, lease_id: bytes) -> None:
         lease = slot.state.in_flight[lease_id]
+        turn.counts.lost += 1
         if lease.kind is Kind.ROBOTS:
             host_rules.return_token(slot.state, lease_id, turn.now_ms, self.policy)
             self.robots.lost(turn, slot, lease.robots_for)

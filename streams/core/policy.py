@@ -76,6 +76,10 @@ VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it would go out with e
 RATIO_FROM_BYTES = 1024 * 1024  # decode_ratio_max counts from here: a small page of blanks may shrink by any ratio
 DECODE_STEP_BYTES_MAX = 256 * 1024  # decoded at once, so that a bomb is seen before it has grown
 
+LEASES_WAITING_MAX = 20_000  # at a fleet's fetcher: about 20 MB; beyond, it reads no more of them
+RESULTS_UNSENT_MAX = 10_000  # of a fleet's fetcher; beyond, it starts nothing
+FETCHER_STOP_MS = 170 * SECOND_MS  # a fleet's fetcher that ends has this long for its requests and its segments
+
 # --- connections and names ----------------------------------------------------------------------------------------
 CONNECTIONS_MAX = 1_000  # in use at once; more leases wait, and expire if they wait too long
 IDLE_HOSTS_MAX = 1_000  # hosts with a connection kept open
@@ -118,6 +122,8 @@ MESSAGE_BYTES_MAX = 900 * 1024
 # --- store --------------------------------------------------------------------------------------------------------
 SEGMENT_BYTES_MAX = 1024 * 1024 * 1024  # a segment that reached it is sealed; its last record may end beyond
 SEGMENT_PENDING_BYTES_MAX = 8 * 1024 * 1024  # appended and not yet written; beyond, it is written before the sync
+SPOOL_BYTES_MAX = 4 * 1024 * 1024 * 1024  # a fleet's fetcher: appended and not in S3 yet; beyond, it starts nothing
+CONTENT_KNOWN_MAX = 100_000  # hashes of bodies that a fleet's fetcher brought lately: about 40 MB
 RECORD_HEADER_BYTES_MAX = 16 * 1024  # of a WARC header: three URLs and some lines
 RECORD_BYTES_MAX = 80 * 1024 * 1024  # unpacked: the largest body (FetchLimits) and its headers, with room
 FACTS_BYTES_MAX = 16 * 1024 * 1024  # of one metadata record's JSON; a page with more links has several

@@ -11,7 +11,7 @@ import heapq
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
 
-HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable
+HANDICAP_MS_MAX = 5 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable; less than COLD_MS
 COLD_MS = 6 * bounds.MINUTE_MS  # handicap of a host that is not in memory, against one that is
 _COLD = 0x10000  # the bit above a rank's that says so
 
@@ -25,6 +25,7 @@ class Schedule:
         self._instants: list[int] = []  # heap of the keys of `_waiting`
         self._ready: dict[int, list[tuple[int, bytes]]] = {}  # (ready_ms, host_id) by ready_ms + handicap
         self._places: list[int] = []  # heap of the keys of `_ready`
+        self.popped_ready_ms = 0  # of the host that `pop` gave last: since when it could have been asked
         self._ready_count = 0  # entries in `_ready`, stale ones among them
 
     def put(self, host_id_: bytes, ready_ms: int, rank: int, now_ms: int, *, cold: bool = False) -> None:
@@ -77,6 +78,7 @@ class Schedule:
                 entry = scheduled.get(host_id_)
                 if entry is not None and entry[0] == ready_ms:
                     del scheduled[host_id_]
+                    self.popped_ready_ms = ready_ms
                     return host_id_
             del self._ready[heapq.heappop(places)]
         return None

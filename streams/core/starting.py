@@ -30,7 +30,9 @@ import msgspec
 
 from schemas.records import FetchLease
 
-__all__ = ["Starter", "Step"]
+__all__ = ["UNOWNED", "Starter", "Step"]
+
+UNOWNED = "unowned"  # with EXPIRED: nothing was asked, since another may have the lease by now; never told to anybody
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -83,6 +85,12 @@ class Starter:
         self._ready.clear()
         self._held.clear()
         return dropped
+
+    def give_back(self, *, fresh: bool) -> tuple[FetchLease, ...]:
+        """The fetcher ends: those that wait here and nowhere else, whose owner may grant them anew at once."""
+        waiting = tuple(self._waiting.values()) if fresh else ()
+        self.lapse()
+        return waiting
 
     def take(self, partition: int, offset: int, leases: Sequence[FetchLease], *, fresh: bool) -> int:
         """One record of a partition. Returns how many of its leases are dropped."""

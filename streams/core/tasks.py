@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from schemas.records import OwnerMessage, OwnerMessageKind, ParsedPage, ParseTask
+from streams.core.indexing import WITHDRAWING
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import UrlRow, Visit
 
@@ -31,6 +32,22 @@ def parse_task(host_key: str, url_id: bytes, row: UrlRow, visit: Visit, policy: 
         trusted_hosts=row.trusted_hosts,
         kept=visit.extractor_version == policy.extractor_version,
     )
+
+
+def replay_task(
+    host_key: str, url_id: bytes, row: UrlRow, policy: CrawlPolicy, *, again: bool = False
+) -> ParseTask | None:
+    """To have a stored body read by the policy's extractor; None when there is nothing to be read.
+
+    Nothing is: no content, one that its URL does not lead to any more, and unless `again`, one that waits to be read
+    (or whose task was lost) and one that the same extractor read.
+    """
+    visit = row.visit
+    if visit is None or visit.content is None or row.status in WITHDRAWING:
+        return None
+    if visit.extractor_version in (0, policy.extractor_version) and not again:
+        return None
+    return msgspec.structs.replace(parse_task(host_key, url_id, row, visit, policy), kept=False)
 
 
 def parsed_message(page: ParsedPage) -> OwnerMessage:

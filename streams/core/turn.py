@@ -127,6 +127,8 @@ class Counts(msgspec.Struct):
     stale: int = 0
     refused: dict[str, int] = msgspec.field(default_factory=dict)  # by reason, at admission
     denied: int = 0  # by robots.txt or an operator
+    lost: int = 0  # leases that expired without a result, or whose body was never stored
+    patterns_paused: int = 0  # URL templates, as endless
     put_off: int = 0  # queued URLs that today's scope leaves out
     completed: dict[str, int] = msgspec.field(default_factory=dict)  # by outcome
     errors: dict[str, int] = msgspec.field(default_factory=dict)  # by kind
@@ -158,6 +160,8 @@ class Turn:
         self.messages_elsewhere: list[OwnerMessage] = []
         self.new_seeds: list[str] = []  # redirect targets of seeds: the scope grows by them
         self.counts = Counts()
+        self.waits: list[tuple[int, int]] = []  # of each grant: rank of the host's best URL, ms since it was ready
+        self.robots_ages_ms: list[int] = []  # of each grant for a URL that a robots.txt was asked about
         self.queued = [0, 0, 0]  # by QueueClass: entries more or fewer than before
         self.known = self.pages = 0  # likewise
 

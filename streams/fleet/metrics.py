@@ -19,7 +19,7 @@ Labels = tuple[str, ...]
 Gauges = Callable[[], Iterable[tuple[str, Labels, float]]]
 """(metric, values of its labels, number) of all that is a state."""
 
-_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3_600.0)
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3_600.0, 21_600.0, 86_400.0)
 
 
 class _Histogram:
@@ -58,6 +58,12 @@ class Metrics:
                 ("refused", sum(counts.refused.values())),
             ):
                 self._add("headrace_urls_total", number, (answer,))
+            self._add("headrace_leases_lost_total", counts.lost, ())
+            self._add("headrace_trap_patterns_paused_total", counts.patterns_paused, ())
+            for rank, waited_ms in turn.waits:
+                self._observe("headrace_eligibility_lag_seconds", waited_ms / 1_000, (_priority(rank),))
+            for age_ms in turn.robots_ages_ms:
+                self._observe("headrace_robots_age_seconds", age_ms / 1_000, ())
             for letter in turn.dead:
                 self._add("headrace_dead_letters_total", 1, (letter.error,))
             self._add("headrace_dead_letters_total", taken.dead, ("bad_record",))
@@ -130,6 +136,12 @@ def exposition(several: Iterable[Metrics]) -> str:
 def _number(number: float) -> str:
     """Whole numbers whole: six digits of a counter would hide its growth."""
     return str(int(number)) if number == int(number) else repr(number)
+
+
+def _priority(rank: int) -> str:
+    """Of the 256 values that a URL may have (`streams.core.rows.rank`; an ordinary link has 128), in thirds."""
+    value = 255 - (rank >> 8)
+    return "high" if value >= 171 else "normal" if value >= 85 else "low"
 
 
 def _escaped(text: str) -> str:

@@ -245,7 +245,7 @@ class Stage:
         if self._reader is None:
             return
         now_ms, terms = self._now(), self._reader.terms()
-        for partition, lag in sorted(dict(self._reader.lag).items()):
+        for partition, lag in sorted(self._reader.lag.items()):
             yield "headrace_consumer_lag_records", (self.topic, str(partition)), lag + self._open_of.get(partition, 0)
         for partition, progress in sorted(self._progress.items()):
             if terms.get(partition) == progress.term:

@@ -48,6 +48,7 @@ class Worker(msgspec.Struct, frozen=True):
     session_s: int
     standbys: int
     app: str = OWNER_APP
+    skip_lost_input: bool = False
     pace: Pace = Pace()
     limits: Limits = Limits()
 
@@ -180,6 +181,7 @@ def _keeper(worker: Worker, setting: Setting, ports: Ports, metrics: Metrics, ha
             TOPICS,
             f"{worker.app}-input",
             leave,
+            skip_lost=worker.skip_lost_input,
         ),
         follower=ChangelogFollower(worker.kafka, setting.changelog_topic, leave),
         metrics=metrics,

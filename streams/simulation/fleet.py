@@ -46,7 +46,7 @@ class Partition:
         self.offset = 0  # of the owner's group
         self.leases: dict[str, list[FetchLease]] = defaultdict(list)  # by region
         self.tasks: list[ParseTask] = []
-        self.home = Home()
+        self.home: Home | None = None
         self.producer = 0  # the last one that began
         self._stamps: set[int] = set()  # of all transactions
         self._states: dict[tuple[Family, bytes], bytes] = {}

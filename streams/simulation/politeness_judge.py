@@ -31,6 +31,7 @@ class Copy(msgspec.Struct, frozen=True):
     rules: Rules
     served_ms: int
     taken_ms: int
+    obliges: bool  # else its lease may have expired: an owner that refused it goes by the copy before
 
 
 class Seen(msgspec.Struct):
@@ -75,7 +76,7 @@ class PolitenessJudge:
         self._policy = policy
         self._hosts: dict[str, Seen] = {}
         self._asked: dict[bytes, Asked] = {}
-        self._answers: dict[str, tuple[Reply, int]] = {}  # URL of a robots.txt → its last answer, served when
+        self._answers: dict[str, tuple[Reply, int, bool]] = {}  # URL of a robots.txt → last answer, when, obliges
         self._sent: dict[str, set[str]] = {}  # URL of a robots.txt → hosts whose own was a redirect to it
         self.requests = 0
         self._groups: dict[str, Group] = {}
@@ -150,7 +151,7 @@ class PolitenessJudge:
         obliges = decided_ms - asked.granted_ms < SURELY_IN_FLIGHT_MS
         lease, reply = asked.lease, asked.reply
         if lease.kind is Kind.ROBOTS:
-            self._robots_taken(asked, reply, decided_ms)
+            self._robots_taken(asked, reply, decided_ms, obliges)
         if obliges and reply is not None and reply.status in _TROUBLE:
             seen = self.host(lease.host_key)
             until_ms = _quiet_until_ms(reply, asked.served_ms)
@@ -158,16 +159,19 @@ class PolitenessJudge:
             if until_ms > seen.quiet_until_ms:
                 seen.quiet_until_ms, seen.quiet_from_ms = until_ms, decided_ms
 
-    def _robots_taken(self, asked: Asked, reply: Reply | None, decided_ms: int) -> None:
+    def _robots_taken(self, asked: Asked, reply: Reply | None, decided_ms: int, obliges: bool) -> None:
         """An answer to robots.txt is one for every host that was sent to its URL, and for those that come later."""
         lease = asked.lease
+        waiting: set[str] = set()
         if reply is not None:
-            self._answers[lease.url] = (reply, asked.served_ms)
-        waiting = set() if reply is None else self._sent.pop(lease.url, set())  # who waits goes on waiting
+            self._answers[lease.url] = (reply, asked.served_ms, obliges)
+            waiting |= self._sent.get(lease.url, set())
+            if obliges:  # else, as when nothing came, who waits may go on waiting
+                self._sent.pop(lease.url, None)
         for key in sorted({lease.robots_for or lease.host_key} | waiting):
-            self._robots_for(key, reply, asked.served_ms, decided_ms)
+            self._robots_for(key, reply, asked.served_ms, decided_ms, obliges)
 
-    def _robots_for(self, key: str, reply: Reply | None, served_ms: int, decided_ms: int) -> None:
+    def _robots_for(self, key: str, reply: Reply | None, served_ms: int, decided_ms: int, obliges: bool) -> None:
         asker = self.host(key)
         for _ in range(2 * bounds.ROBOTS_HOPS_MAX):
             target = None if reply is None else dict(reply.headers).get(b"Location")
@@ -175,21 +179,24 @@ class PolitenessJudge:
                 asker.tried_ms = decided_ms
                 newer = not asker.copies or served_ms >= asker.copies[-1].served_ms
                 if reply is not None and reply.rules is not None and newer:
-                    asker.copies.append(Copy(reply.rules, served_ms, decided_ms))
+                    asker.copies.append(Copy(reply.rules, served_ms, decided_ms, obliges))
                 return
             asker.hopped = True
             self._sent.setdefault(target.decode(), set()).add(key)
             if target.decode() not in self._answers:
                 return
-            reply, served_ms = self._answers[target.decode()]  # an owner may have kept it
+            reply, served_ms, kept = self._answers[target.decode()]  # an owner may have kept it
+            obliges = obliges and kept
 
     # --- what must hold as a request begins ------------------------------------------------------------------------
 
     def _pace(self, asked: Asked, seen: Seen, now_ms: int) -> None:
         lease, politeness = asked.lease, self._policy.politeness
         key = lease.host_key
-        copies = [copy for copy in seen.copies if copy.taken_ms <= asked.decided_ms]
-        crawl_delay_ms = copies[-1].rules.crawl_delay_ms if copies else 0
+        copies = _in_force([copy for copy in seen.copies if copy.taken_ms <= asked.decided_ms])
+        crawl_delay_ms = min((copy.rules.crawl_delay_ms for copy in copies), default=0)
+        if copies and not copies[0].obliges:
+            crawl_delay_ms = 0
         tokens = 1 if crawl_delay_ms else politeness.concurrency
         if len(seen.open) >= tokens:
             raise Violation("concurrency", f"{len(seen.open)} requests were open already at {lease.url}", key)
@@ -235,23 +242,38 @@ class PolitenessJudge:
             group.open.add(lease.lease_id)
 
     def _robots(self, asked: Asked, seen: Seen, path: str) -> None:
+        """One of the copies that may be in force must allow it."""
+        copies = [copy for copy in seen.copies if copy.taken_ms <= asked.decided_ms] or seen.copies[:1]
+        if not copies:
+            raise Violation("robots first", f"{path} was asked before robots.txt", asked.lease.host_key)
+        for copy in _in_force(copies):
+            against = self._against(asked, seen, path, copy)
+            if against is None:
+                return
+        assert against is not None
+        raise against
+
+    @staticmethod
+    def _against(asked: Asked, seen: Seen, path: str, in_force: Copy) -> Violation | None:
+        """What speaks against asking for the path under that robots.txt."""
         key, granted_ms = asked.lease.host_key, asked.decided_ms
-        in_force: Copy | None = None
-        for copy in seen.copies:
-            if copy.taken_ms <= granted_ms or in_force is None:
-                in_force = copy
-        if in_force is None:
-            raise Violation("robots first", f"{path} was asked before robots.txt", key)
         age_ms = granted_ms - in_force.served_ms
         if age_ms > bounds.ROBOTS_TTL_MS + TRANSIT_MS_MAX:
-            raise Violation("robots age", f"{path} was asked by a robots.txt {age_ms} ms old", key)
+            return Violation("robots age", f"{path} was asked by a robots.txt {age_ms} ms old", key)
         limit_ms = in_force.rules.max_age_ms
         if limit_ms is not None and seen.tried_ms <= in_force.taken_ms:
             over_ms = granted_ms - in_force.taken_ms - max(limit_ms, bounds.ROBOTS_TTL_MS_MIN)
             if over_ms > 2 * bounds.CLOCK_SKEW_MS_MAX:
-                raise Violation("robots age", f"{path} was asked {over_ms} ms after robots.txt expired", key)
+                return Violation("robots age", f"{path} was asked {over_ms} ms after robots.txt expired", key)
         if not in_force.rules.allows(path):
-            raise Violation("robots obeyed", f"{path} is forbidden by {in_force.rules.disallow}", key)
+            return Violation("robots obeyed", f"{path} is forbidden by {in_force.rules.disallow}", key)
+        return None
+
+
+def _in_force(copies: list[Copy]) -> list[Copy]:
+    """Those of the copies, the oldest first, that an owner may go by: the last that obliges, and what came after it."""
+    at = max((at for at, copy in enumerate(copies) if copy.obliges), default=0)
+    return copies[at:]
 
 
 def _limits(politeness: Politeness) -> dict[str, tuple[int, int]]:

@@ -92,11 +92,13 @@ def simulate(seed: int, run_ms: int = RUN_MS) -> Report:
             faults.calm = at_ms > end_ms - CALM_MS
             loop.run(at_ms)
             setting.judges.flow.look(runner.store, loop.now_ms)
+            if isinstance(runner, Fleet):
+                runner.check_home()
         while not runner.quiet():
             loop.run(loop.now_ms + bounds.SECOND_MS)
         setting.judges.books.audit(runner.store, runner.waiting_tasks())
         if isinstance(runner, Fleet):
-            runner.check_end()
+            runner.check_rows()
     except Violation as violation:
         _failed(report, loop, violation.rule, str(violation), violation.host_key)
     except AssertionError as error:

@@ -242,11 +242,3 @@ def test_a_record_that_is_not_there_is_no_store_that_is_away(world: World) -> No
     with pytest.raises(StoreFailed, match="got a reference"):
         S3Bodies(world.objects).read(BodyRef("warc/gone", 0, 0))
     assert world.waits == 0
-
-
-def test_names_are_listed_over_all_pages(world: World) -> None:
-    """A listing comes in pages: all of them are read."""
-    for number in range(5):
-        world.objects.put(f"fetchlog/{number}", b"x")
-    world.objects.put("warc/1", b"x")
-    assert world.objects.names("fetchlog/") == [f"fetchlog/{number}" for number in range(5)]

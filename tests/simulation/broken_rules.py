@@ -31,6 +31,7 @@ from streams.simulation.embedded_owner import EngineProcess
 from streams.simulation.fetch_group import FetchGroup
 from streams.simulation.fleet import Partition
 from streams.simulation.fleet_owner import FleetProcess, Group
+from streams.simulation.region import Takeover
 from streams.simulation.store import Store
 
 Patch = pytest.MonkeyPatch
@@ -257,28 +258,38 @@ def old_rows_redone(patch: Patch) -> None:
 
 def redo_overwrites(patch: Patch) -> None:
     """A takeover writes rows with its own epoch, before the transaction that records it."""
-    write_rows = Partition.write_rows
 
-    def overwriting(self: Partition, writes: Sequence[Write], stamp: int) -> None:
-        write_rows(self, writes, self.home.epoch << 32 if stamp == self.stamp and stamp >= 0 else stamp)
+    def overwriting(self: Takeover) -> None:
+        self._fleet.partition.write_rows(self._disk.redo(), self._epoch << 32)
+        self._then(self._own)
 
-    patch.setattr(Partition, "write_rows", overwriting)
+    patch.setattr(Takeover, "_redo", overwriting)
 
 
 def epochs_of_each_region(patch: Patch) -> None:
     """Each region counts its owners by itself."""
     counts: dict[str, int] = {}
 
-    def taken(home: Home, region: str) -> Home:
-        counts[region] = counts.get(region, 0) + 1
-        return Home(counts[region], home.region)
+    taken = homes.taken
 
-    patch.setattr(homes, "taken", taken)
+    def counted(home: Home | None, region: str) -> Home | None:
+        if taken(home, region) is None:
+            return None
+        counts[region] = counts.get(region, 0) + 1
+        return Home(counts[region], region)
+
+    patch.setattr(homes, "taken", counted)
 
 
 def home_not_moved(patch: Patch) -> None:
-    """A region that is not at home any more takes the partition back."""
-    patch.setattr(homes, "taken", lambda home, region: Home(home.epoch + 1, home.region) if region != "south" else None)
+    """A region takes the partition back that is not at home there any more."""
+
+    def taken(home: Home | None, region: str) -> Home | None:
+        return (
+            None if region == "south" else Home(1 if home is None else home.epoch + 1, home.region if home else region)
+        )
+
+    patch.setattr(homes, "taken", taken)
 
 
 def index_not_loaded(patch: Patch) -> None:

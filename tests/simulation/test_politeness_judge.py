@@ -15,6 +15,7 @@ SHARED = "http://shared.test/robots/0/0"
 FIRST, SECOND = "http://first.test", "http://second.test"
 MOVED = Reply(20, 302, ((b"Location", SHARED.encode()),))
 RULES = Reply(20, rules=Rules())
+SLOW = Reply(20, rules=Rules(disallow=("/p/",), crawl_delay_ms=300_000))
 
 
 class Watched:
@@ -25,8 +26,10 @@ class Watched:
         self.now_ms = START_MS
         self._leases = 0
 
-    def fetch(self, url: str, reply: Reply | None, *, kind: Kind = Kind.ROBOTS, robots_for: str = "") -> None:
-        """`reply` None: the lease came to nothing, and that is what the owner heard."""
+    def fetch(
+        self, url: str, reply: Reply | None, *, kind: Kind = Kind.ROBOTS, robots_for: str = "", late_ms: int = 0
+    ) -> None:
+        """`reply` None: the lease came to nothing, and that is what the owner heard. `late_ms`: when it heard."""
         self._leases += 1
         self.now_ms += 60_000
         lease = FetchLease(
@@ -47,6 +50,7 @@ class Watched:
         self.judge.granted(lease, self.now_ms, self.now_ms)
         self.judge.started(lease, "203.0.113.1", self.now_ms)
         self.judge.ended(lease, self.now_ms + 20, reply)
+        self.now_ms += late_ms
         self.judge.taken(lease.lease_id, self.now_ms + 30)
 
 
@@ -61,3 +65,26 @@ def test_who_waits_for_a_shared_robots_txt_goes_on_waiting_when_a_lease_of_it_co
     watched.fetch(SHARED, RULES, robots_for=FIRST)
     watched.fetch(FIRST + "/", RULES, kind=Kind.PAGE)
     watched.fetch(SECOND + "/p/1", RULES, kind=Kind.PAGE)
+
+
+def test_an_answer_that_came_too_late_obliges_nobody() -> None:
+    """The owner was away for so long that the lease had expired: it went by the copy before, or by the new one."""
+    watched = Watched()
+    watched.fetch(FIRST + "/robots.txt", RULES)
+    watched.fetch(FIRST + "/robots.txt", SLOW, late_ms=200_000)
+    watched.fetch(FIRST + "/p/1", RULES, kind=Kind.PAGE)
+    watched.fetch(FIRST + "/p/2", RULES, kind=Kind.PAGE)
+    watched.now_ms += 300_000
+    watched.fetch(FIRST + "/robots.txt", SLOW, late_ms=100_000)
+    with pytest.raises(Violation, match="delay: "):
+        watched.fetch(FIRST + "/p/3", RULES, kind=Kind.PAGE)
+
+
+def test_an_answer_in_time_is_obeyed() -> None:
+    """What a host forbids is asked no more once its word was taken in; a late answer before it frees from nothing."""
+    watched = Watched()
+    watched.fetch(FIRST + "/robots.txt", RULES, late_ms=200_000)
+    watched.fetch(FIRST + "/robots.txt", Reply(20, rules=Rules(disallow=("/p/",))))
+    watched.fetch(FIRST + "/", RULES, kind=Kind.PAGE)
+    with pytest.raises(Violation, match="robots obeyed"):
+        watched.fetch(FIRST + "/p/1", RULES, kind=Kind.PAGE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -212,6 +212,7 @@ class FakeFleet:
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker = broker or Broker()
         self.consumers: list[FakeConsumer] = []
+        self.rows: list[tuple[str, bytes, bytes]] = []  # (host_key, url_id, row)
         self.owners: dict[str, Callable[[OwnerPage, str], Explained]] = {}
         self.numbers: dict[str, dict[str, float]] = {}  # of owners, by their page
         self.places_of: dict[str, dict[int, Place]] = {}
@@ -241,6 +242,12 @@ class FakeFleet:
         self.consumers.append(consumer)
         self.on_consumer(consumer)
         return consumer
+
+    @contextlib.contextmanager
+    def url_rows(
+        self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[Iterator[tuple[str, bytes, bytes]]]:
+        yield iter([one for one in self.rows if not hosts or one[0] in hosts])
 
     def owner_numbers(self, page: str) -> dict[str, float]:
         if page not in self.numbers:

@@ -74,12 +74,6 @@ class FakeS3:
             found = [(key, upload) for upload, (key, _) in self.uploads.items() if key.startswith(Prefix)]
         return {"Uploads": [{"Key": key, "UploadId": upload} for key, upload in found]}
 
-    def list_objects_v2(self, *, Bucket: str, Prefix: str, ContinuationToken: str = "") -> dict[str, Any]:
-        with self._asked("list_objects_v2", Bucket):
-            found = sorted(key for key in self.objects if key.startswith(Prefix) and key > ContinuationToken)
-        page = {"Contents": [{"Key": key} for key in found[:2]], "IsTruncated": len(found) > 2}
-        return page | ({"NextContinuationToken": found[1]} if len(found) > 2 else {})
-
     def head_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
         with self._asked("head_object", Bucket):
             if Key not in self.objects:

@@ -84,6 +84,7 @@ def play(
     allowed: tuple[Network, ...] = LOOPBACK,
     idle_hosts_max: int = 10,
     clock: Clock | None = None,
+    may_start: Callable[[], bool] = lambda: True,
 ) -> RawServer:
     """Serve the script, let `act` fetch, and give the server with its log back."""
 
@@ -96,6 +97,7 @@ def play(
                 limits=limits,
                 allowed=allowed,
                 idle_hosts_max=idle_hosts_max,
+                may_start=may_start,
             )
             try:
                 await act(web, server)

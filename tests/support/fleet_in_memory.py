@@ -6,6 +6,7 @@ a step of the commit, after which the owner's object is gone and another one tak
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from connectors.url_state_memory import MemoryEpochs, MemoryUrlState
 from schemas.codec import decode, encode_batch
 from schemas.records import DiscoveredUrl, FetchLease, Kind, ParseTask, Source
 from schemas.topics import partition_for
+from streams.core.hosts import NEVER_MS
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import UrlRow, decode_row
 from streams.core.rules.scope import Scope, ScopeMode
@@ -79,6 +81,9 @@ class FleetInMemory:
         self.disk: Callable[[int], str] = lambda partition: f"disk-{partition}"  # of the next owner
         self.log: list[Started] = []
         self._answered = Counter[int]()  # leases by partition
+        self.in_time = False  # an answer takes its time; else it is there at once
+        self.spans: list[tuple[int, int, FetchLease]] = []  # (start, end) of what was asked, when answers take time
+        self._due: list[tuple[int, int, int, FetchLease]] = []  # (end, number, partition, lease)
         self.parsing = True  # else no body is parsed
         self._parsed = Counter[int]()  # records of tasks by partition
         self._disks = itertools.count()
@@ -148,10 +153,10 @@ class FleetInMemory:
             if self._fetch() or self._parse() or any(busy) or any(self.waiting(one) for one in self.owners):
                 idle = 0
                 continue
-            idle += 1
+            idle += not self._due
             if idle > 50:
                 return
-            self.now_ms += 500
+            self.now_ms = min(self.now_ms + 500, self._due[0][0] if self._due else NEVER_MS)
         raise AssertionError("it never came to rest")
 
     def _fetch(self) -> bool:
@@ -167,6 +172,10 @@ class FleetInMemory:
                 found = True
                 self._answer(partition, lease)
             self._answered[partition] = len(leases)
+        while self._due and self._due[0][0] <= self.now_ms:
+            found = True
+            end_ms, _, partition, lease = heapq.heappop(self._due)
+            self._told(partition, lease, end_ms)
         return found
 
     def _parse(self) -> bool:
@@ -194,8 +203,19 @@ class FleetInMemory:
                 lease.permitted_address,
             )
         )
+        if self.in_time:
+            start_ms = self.log[-1].at_ms
+            end_ms = start_ms + answer.takes_ms
+            if lease.permitted_address in (None, answer.address):
+                self.spans.append((start_ms, end_ms, lease))
+            heapq.heappush(self._due, (end_ms, len(self.log), partition, lease))
+            return
         self.now_ms += 1
-        result = result_of(lease, answer, self.now_ms, self.now_ms)
+        self._told(partition, lease, self.now_ms)
+
+    def _told(self, partition: int, lease: FetchLease, end_ms: int) -> None:
+        answer = self._web(lease.url, lease.kind)
+        result = result_of(lease, answer, end_ms, end_ms)
         self.send("fetch-results", partition, encode_batch([result]))
         if is_stored(lease, answer):
             self.send("stored-results", partition, encode_batch([stored_of(lease, answer)]))

@@ -49,6 +49,8 @@ class Order(msgspec.Struct, frozen=True):
     partitions: int = 4
     delay_ms: int = 100
     leases_max: int = 10_000
+    duration_ms: int = 120_000  # of one fetch
+    app: str = "tests.support.fleet_worker"  # the module that is run
     tasks_max: int = 10_000
     address_concurrency: int | None = None
     address_delay_ms: int | None = None
@@ -89,7 +91,9 @@ def build(order: Order) -> OwnerApp:
         address_concurrency=order.address_concurrency,
         address_delay_ms=order.address_delay_ms,
     )
-    policy = CrawlPolicy(politeness=politeness, budget=BudgetPolicy(new_per_day=order.new_per_day))
+    policy = CrawlPolicy(
+        politeness=politeness, budget=BudgetPolicy(new_per_day=order.new_per_day), duration_ms_max=order.duration_ms
+    )
     setting = Setting(
         policy=policy,
         scope=Scope(seeds=(), mode=ScopeMode.ANY),

@@ -230,7 +230,7 @@ class Worker:
 def _told(order: Order, port: int) -> tuple[str, dict[str, str]]:
     """(module of the app, what its environment says)."""
     if not order.cassandra or order.end_at or order.stop_at or order.region:
-        return "tests.support.fleet_worker", {TOLD: msgspec.json.encode(order).decode()}
+        return order.app, {TOLD: msgspec.json.encode(order).decode()}
     fleet: dict[str, object] = {
         "kafka": order.kafka,
         "cassandra": order.cassandra,

@@ -10,6 +10,7 @@ from connectors.ports import UrlWrite
 from schemas.codec import decode
 from schemas.records import DeadLetter, FetchLease, Kind
 from streams.core import policy as bounds
+from streams.core.rows import rank
 from streams.core.turn import Family, Turn
 from streams.fleet import changelog, outputs
 from streams.fleet.changelog import Mark
@@ -62,6 +63,9 @@ def test_numbers_of_a_turn_are_shown() -> None:
     metrics = Metrics("owner", lambda: [("headrace_commit_age_seconds", ("4",), 2.5)])
     turn = Turn(1_000)
     turn.counts.admitted = 3
+    turn.counts.lost, turn.counts.patterns_paused = 2, 1
+    turn.waits += [(rank(255, 0), 700), (rank(128, 3), 20), (rank(10, 0), 0)]
+    turn.robots_ages_ms.append(7_200_000)
     turn.leases.append(FetchLease(b"l", "http://a.test", b"u", "http://a.test/", 1, Kind.PAGE, 0, 0, 1, 0, 0, 1_000))
     metrics.turn(4, turn, Taken(oldest_found_ms=500, dead=1), 1_300)
     page = metrics.page()
@@ -70,6 +74,14 @@ def test_numbers_of_a_turn_are_shown() -> None:
     assert 'headrace_urls_total{stage="owner",answer="new"} 3' in page
     assert 'headrace_admission_seconds_bucket{stage="owner",le="1.0"} 1' in page
     assert 'headrace_admission_seconds_bucket{stage="owner",le="0.5"} 0' in page
+    assert 'headrace_leases_lost_total{stage="owner"} 2' in page
+    assert 'headrace_trap_patterns_paused_total{stage="owner"} 1' in page
+    assert 'headrace_eligibility_lag_seconds_bucket{stage="owner",priority="high",le="1.0"} 1' in page
+    assert 'headrace_eligibility_lag_seconds_bucket{stage="owner",priority="high",le="0.5"} 0' in page
+    assert 'headrace_eligibility_lag_seconds_count{stage="owner",priority="normal"} 1' in page
+    assert 'headrace_eligibility_lag_seconds_count{stage="owner",priority="low"} 1' in page
+    assert 'headrace_robots_age_seconds_bucket{stage="owner",le="21600.0"} 1' in page
+    assert 'headrace_robots_age_seconds_bucket{stage="owner",le="3600.0"} 0' in page
     assert all(re.fullmatch(r"# .*|\w+\{.*\} \S+", line) for line in page.splitlines())
 
 

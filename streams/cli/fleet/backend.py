@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +30,12 @@ class FleetBackend(Protocol):
     def transactions(self, fleet: Fleet, on_error: Callable[[str], None]) -> Transactions: ...
 
     def consumer(self, fleet: Fleet, on_error: Callable[[str], None]) -> Consumer: ...
+
+    def url_rows(
+        self, fleet: Fleet, hosts: Sequence[str], say: Callable[[str], None]
+    ) -> AbstractContextManager[Iterator[tuple[str, bytes, bytes]]]:
+        """(host_key, url_id, row) of these hosts or of all; `say` is told when Cassandra is away."""
+        ...
 
     def owner_numbers(self, page: str) -> Mapping[str, float]:
         """What the owners at that page count, by metric."""
