@@ -37,11 +37,12 @@ _LOOK_S = 0.05
 _ROWS_OF_A_HOST_MAX = 100_000
 
 
-def until(holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str | Callable[[], str], within_s: float = 60.0) -> None:
     """Wait for it, and fail with what was waited for."""
     end_s = time.monotonic() + within_s
     while not holds():
-        assert time.monotonic() < end_s, f"not within {within_s:.0f} s: {what}"
+        late = time.monotonic() >= end_s
+        assert not late, f"not within {within_s:.0f} s: {what if isinstance(what, str) else what()}"
         wait = getattr(time, "sleep")  # noqa: B009
         wait(_LOOK_S)
 
