@@ -16,6 +16,7 @@ from streams.core.failures import EXIT_FAILED, CrawlError
 __all__ = ["BotoStore", "open_client"]
 
 _ANSWER_S_MAX = 10
+_CONNECTIONS_MAX = 64  # kept open; a stage reads and uploads by some dozen threads
 _TAKES_NO_RULES = {"NotImplemented", "MethodNotAllowed", "MalformedXML", "InvalidRequest", "InvalidArgument"}
 
 
@@ -32,6 +33,7 @@ def open_client(fleet: Fleet) -> Any:
         config=Config(
             connect_timeout=_ANSWER_S_MAX,
             read_timeout=_ANSWER_S_MAX,
+            max_pool_connections=_CONNECTIONS_MAX,
             retries={"total_max_attempts": 2, "mode": "standard"},
             # Stores beside Amazon's are found by path: a name for each bucket needs a DNS of its own.
             s3={"addressing_style": "path" if fleet.s3_endpoint else "auto"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -153,7 +153,7 @@ class ScenarioFleet(FleetInMemory):
             self._read,
             SegmentTexts(self.segments, hold_ms=0),
             partition_of=self._partition_of,
-            parses_max=4,
+            chunks_max=2,
             now=lambda: self.now_ms,
             metrics=metrics,
         )
@@ -171,8 +171,8 @@ class ScenarioFleet(FleetInMemory):
     def _partition_of(self, key: str) -> int:
         return partition_for(key, PARTITIONS)
 
-    async def _read(self, ref: BodyRef) -> bytes | None:
-        return self.segments.read(ref)
+    async def _read(self, refs: Sequence[BodyRef]) -> list[bytes | None]:
+        return [self.segments.read(ref) for ref in refs]
 
     def _parse(self) -> bool:
         """Parse what was stored, route what was parsed."""

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from schemas.records import BodyRef, DiscoveredUrl, OwnerMessage, ParsedPage
-from streams.core.rules.urls import url_id
+from schemas.records import BodyRef, DiscoveredUrl, Kind, OwnerMessage, ParsedPage, Source
+from streams.core.indexing import doc_version, revision, withdrawal
+from streams.core.rows import UrlRow
+from streams.core.rules.urls import host_key, url_id
 from tests.services.conftest import Fleet
 from tests.support.fleet_world import until
-from tests.support.stage_world import StageWorld, repeats, task_of
+from tests.support.sink_world import Connector, Index
+from tests.support.stage_world import StageWorld, now_and_then, repeats, task_of
 
 HOSTS = 12
 PAGES = 50  # of a host
@@ -103,7 +107,7 @@ def test_workers_come_go_and_are_killed(world: StageWorld) -> None:
     second = world.worker("route", "route-b")
     router.kill()
     third = world.worker("parse", "parse-c")
-    until(lambda: settled(world), "all of it\n" + said(world), 120)
+    until(now_and_then(lambda: settled(world)), "all of it\n" + said(world), 120)
     twice = check(world, bodies)
     print(f"done twice, of {len(bodies)} pages: {twice}")
     assert twice["parsed-pages"] < len(bodies) / 2, "a killed worker costs what was open, not everything"
@@ -121,13 +125,51 @@ def test_services_that_are_away_are_waited_for(world: StageWorld, fleet: Fleet) 
     world.send(tasks[50:120], batch=5)
     until(lambda: "s3: waits to" in parser.said(400), "the parser to wait\n" + said(world))
     fleet.up("s3")
-    until(lambda: settled(world), "all up to here\n" + said(world), 120)
+    until(now_and_then(lambda: settled(world)), "all up to here\n" + said(world), 120)
     fleet.down("kafka")
     fleet.up("kafka")
     world.send(tasks[120:], batch=5)
-    until(lambda: settled(world) and len(_urls(world)) == len(bodies), "the rest\n" + said(world), 120)
+    until(now_and_then(lambda: settled(world) and len(_urls(world)) == len(bodies)), "the rest\n" + said(world), 120)
     check(world, bodies)
     assert (parser.process.poll(), router.process.poll()) == (None, None), said(world)
+
+
+def test_a_search_finds_what_was_parsed_and_a_replay_raises_it(world: StageWorld, fleet: Fleet) -> None:
+    """Protects the way from a body to a search: through sink and index, replayed, and withdrawn by its owner."""
+    at = fleet.up("connect", "opensearch")
+    index = Index(at["opensearch"], "stages-test")
+    index.make()
+    connector = Connector(at["connect"], at["opensearch"], "stages-test", topic="index-events", index=index.name)
+    connector.start()
+    bodies = pages(hosts=3, count=20)
+    wanted = {url_id(url).hex() for url in bodies if b"noindex" not in bodies[url]}
+    tasks = world.store(bodies)
+    world.worker("parse", "parse-a")
+    world.worker("route", "route-a")
+    world.send(tasks)
+    until(now_and_then(lambda: index.documents().keys() == wanted), "all documents\n" + said(world), 120)
+    found = index.documents()
+    assert {one.version for one in found.values()} == {doc_version(1, revision(1, well=True))}
+    assert {one.source["url"] for one in found.values()} == {url for url in bodies if b"noindex" not in bodies[url]}
+
+    fetched = len(world.read("owner-messages"))
+    world.send([msgspec.structs.replace(task, extractor_version=2) for task in tasks])
+    raised = doc_version(1, revision(2, well=True))
+    until(now_and_then(lambda: {one.version for one in index.documents().values()} == {raised}), "newer documents", 120)
+    assert index.documents().keys() == wanted
+    assert len(world.read("owner-messages")) == fetched + len(tasks), "owners hear of a replay, too"
+
+    gone = url_of(1, 1)
+    row = UrlRow(gone, Source.LINK, Kind.PAGE, 0, 0, b"", 128, 1)
+    world.publish("parsed-pages", [withdrawal(row, url_id(gone), host_key(gone), 2, 9)])
+    until(now_and_then(lambda: index.documents().keys() == wanted - {url_id(gone).hex()}), "one document fewer", 120)
+    world.send(tasks)  # late readings of what was there before
+    until(now_and_then(lambda: settled(world)), "the repeats\n" + said(world), 120)
+    connector.stop()
+    assert index.documents().keys() == wanted - {url_id(gone).hex()}
+    assert {one.version for one in index.documents().values()} == {raised}
+    connector.delete()
+    index.drop()
 
 
 def _urls(world: StageWorld) -> set[str]:

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from connectors.bodies_s3 import S3Bodies
@@ -24,7 +25,7 @@ from infra.provision.s3_store import BotoStore, open_client
 from infra.provision.topics import config_of, wanted
 from infra.settings_fleet import Fleet
 from schemas.codec import decode, encode_batch
-from schemas.records import BodyRef, Kind, ParseTask
+from schemas.records import BodyRef, Kind, ParsedPage, ParseTask
 from schemas.topics import TOPICS, partition_for
 from streams.core.rules.urls import host_key, url_id
 from tests.support.fleet_world import until
@@ -52,6 +53,18 @@ class StageWorld:
         self.folder = folder
         self._kafka = at["kafka"]
         self.workers: list[StageWorker] = []
+        self._admin: Any = AdminClient({"bootstrap.servers": self._kafka})
+        self._consumer: Any = Consumer(
+            {
+                "bootstrap.servers": self._kafka,
+                "group.id": "stage-world",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "log_level": 3,
+            }
+        )
         self._make_topics()
         for step in plan(BotoStore(self.fleet), bucket=self.fleet.bucket):
             assert step is not None
@@ -66,6 +79,7 @@ class StageWorld:
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
+        self._consumer.close()
         self.objects.close()
 
     def store(self, pages: Mapping[str, bytes], *, name: str = "test") -> list[ParseTask]:
@@ -82,29 +96,24 @@ class StageWorld:
         return tasks
 
     def send(self, tasks: list[ParseTask], *, batch: int = 20) -> None:
+        """As `publish`, to be parsed."""
+        self.publish("parse-tasks", tasks, batch=batch)
+
+    def publish(self, topic: str, records: Sequence[ParseTask | ParsedPage], *, batch: int = 20) -> None:
         """To the partitions of their hosts, acknowledged when this returns."""
         producer: Any = Producer({"bootstrap.servers": self._kafka, "acks": "all"})
-        by_partition: dict[int, list[ParseTask]] = {}
-        for task in tasks:
-            by_partition.setdefault(partition_for(task.host_key, PARTITIONS), []).append(task)
+        by_partition: dict[int, list[ParseTask | ParsedPage]] = {}
+        for one in records:
+            by_partition.setdefault(partition_for(one.host_key, PARTITIONS), []).append(one)
         for partition, several in by_partition.items():
             for at in range(0, len(several), batch):
-                producer.produce("parse-tasks", encode_batch(several[at : at + batch]), partition=partition)
+                producer.produce(topic, encode_batch(several[at : at + batch]), partition=partition)
         assert producer.flush(30) == 0
 
     def read(self, topic: str) -> list[Any]:
         """All records of a topic; of index-events `Event`s, in the order of each partition."""
         partitions = PARTITIONS
-        consumer: Any = Consumer(
-            {
-                "bootstrap.servers": self._kafka,
-                "group.id": "stage-world",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-            }
-        )
+        consumer = self._consumer
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         found: list[Any] = []
         ended: set[int] = set()
@@ -119,28 +128,27 @@ class StageWorld:
                     record = TOPICS[topic].record
                     assert record is not None
                     found += decode(message.value(), record)
-        consumer.close()
+        consumer.unassign()
         return found
 
     def lag(self, group: str, topic: str) -> int:
         """Messages that the group has not committed."""
-        admin: Any = AdminClient({"bootstrap.servers": self._kafka})
-        asked = ConsumerGroupTopicPartitions(group)
-        committed = admin.list_consumer_group_offsets([asked])[group].result(30).topic_partitions
-        places = {one.partition: one.offset for one in committed if one.topic == topic and one.offset >= 0}
-        consumer: Any = Consumer({"bootstrap.servers": self._kafka, "group.id": "stage-world"})
-        ends = {
-            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
-            for partition in range(PARTITIONS)
-        }
-        consumer.close()
-        return sum(end - places.get(partition, 0) for partition, end in ends.items())
+        consumer: Any = Consumer({"bootstrap.servers": self._kafka, "group.id": group, "enable.auto.commit": False})
+        try:
+            places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+            committed = {one.partition: max(0, one.offset) for one in consumer.committed(places, timeout=15)}
+            ends = {one.partition: consumer.get_watermark_offsets(one, timeout=15)[1] for one in places}
+        except KafkaException:  # the brokers have just come back
+            return 1
+        finally:
+            consumer.close()
+        return sum(end - committed[partition] for partition, end in ends.items())
 
     def text(self, ref: BodyRef) -> str:
         return self.bodies.read(ref).decode()
 
     def _make_topics(self) -> None:
-        admin: Any = AdminClient({"bootstrap.servers": self._kafka})
+        admin = self._admin
         names = [topic.name for topic in wanted()]
         there = [name for name in names if name in admin.list_topics(timeout=15).topics]
         if there:
@@ -173,7 +181,17 @@ class StageWorker:
             "HEADRACE_FLEET__SESSION_S": "6",
             "HEADRACE_CRAWL__WORKERS": "1",
         }
-        command = [sys.executable, "-m", "faust", "-A", "tests.support.stage_worker", "worker", "-l", "info"]
+        command = [
+            sys.executable,
+            "-m",
+            "faust",
+            "-A",
+            "tests.support.stage_worker",
+            "worker",
+            "-l",
+            "info",
+            "--without-web",
+        ]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 command, cwd=data, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
@@ -197,6 +215,21 @@ class StageWorker:
 
 def task_of(url: str, content: BodyRef) -> ParseTask:
     return ParseTask(url_id(url), host_key(url), url, 1, Kind.PAGE, content, FETCHED_MS, 0, 1, "text/html")
+
+
+def now_and_then(holds: Callable[[], bool], every_s: float = 0.5) -> Callable[[], bool]:
+    """Looked at no more often than that: each look makes clients of its own."""
+    looked_s = 0.0
+
+    def look() -> bool:
+        nonlocal looked_s
+        if time.monotonic() - looked_s < every_s:
+            return False
+        found = holds()
+        looked_s = time.monotonic()
+        return found
+
+    return look
 
 
 def repeats(several: list[Any]) -> int:

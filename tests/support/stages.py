@@ -154,8 +154,8 @@ class MemoryTexts:
             await self.waits.wait()
         return refs
 
-    async def read(self, ref: BodyRef) -> bytes | None:
-        return self.texts.get(ref)
+    async def read(self, refs: Sequence[BodyRef]) -> list[bytes | None]:
+        return [self.texts.get(ref) for ref in refs]
 
 
 class RunningStage:

@@ -88,8 +88,7 @@ def test_a_page_that_comes_during_a_round_waits_for_the_next() -> None:
         assert not first.done()
         segments.go_on.set()
         await both(first, second)
-        assert segments.rounds[-1] == ["a", "b"]
-        assert len(segments.rounds) == 2
+        assert sorted(segments.rounds, key=len) == [["a"], ["a", "b"]]
 
     asyncio.run(run())
 
