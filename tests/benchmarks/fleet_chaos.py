@@ -17,6 +17,7 @@ from tests.support.chaos import Chaos
 
 HOSTS_FIRST = 6
 HOSTS_A_DEED = 2
+DEEDS = 10  # kinds of them
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
             fleet,
             folder,
             pages=arguments.pages,
-            hosts_max=HOSTS_FIRST + HOSTS_A_DEED * 11 * arguments.kills,
+            hosts_max=HOSTS_FIRST + (HOSTS_A_DEED + 1) * DEEDS * arguments.kills,
             delay_ms=arguments.delay_ms,
             seed=arguments.seed,
             say=say,

@@ -141,6 +141,7 @@ class Chaos:
         before, began_s = len(self.log()), time.monotonic()
         act()
         took_s, during = time.monotonic() - began_s, len(self.log()) - before
+        self.feed(1)  # the deed may have taken as long as all that was left
         self._say(f"{name}: {took_s:.1f} s, {during} requests meanwhile; goes on {self.goes_on():.1f} s later")
 
     def deeds(self) -> dict[str, Callable[[], None]]:

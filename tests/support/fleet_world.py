@@ -37,11 +37,12 @@ _LOOK_S = 0.05
 _ROWS_OF_A_HOST_MAX = 100_000
 
 
-def until(holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str | Callable[[], str], within_s: float = 60.0) -> None:
     """Wait for it, and fail with what was waited for."""
     end_s = time.monotonic() + within_s
     while not holds():
-        assert time.monotonic() < end_s, f"not within {within_s:.0f} s: {what}"
+        late = time.monotonic() >= end_s
+        assert not late, f"not within {within_s:.0f} s: {what if isinstance(what, str) else what()}"
         wait = getattr(time, "sleep")  # noqa: B009
         wait(_LOOK_S)
 
@@ -237,6 +238,7 @@ def _told(order: Order, port: int) -> tuple[str, dict[str, str]]:
         "data": order.data,
         "partitions": order.partitions,
         "leases_max": order.leases_max,
+        "parse_backlog_max": order.tasks_max,
         "session_s": order.session_s,
         "standbys": order.standbys,
         "group_ms": order.group_ms,
