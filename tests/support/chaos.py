@@ -78,6 +78,7 @@ class Chaos:
             folder / "fleet",
             list(self._left),
             name="chaos",
+            module="tests.support.whole_worker",
             politeness__delay_ms=delay_ms,
             fetch__duration_ms_max=5_000,
             **settings,
