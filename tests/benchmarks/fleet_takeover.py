@@ -1,11 +1,10 @@
 """How long a partition stands still when its worker is killed, joins or leaves, by the number of hosts.
 
-    python -m tests.benchmarks.fleet_takeover [--hosts 1000000] [--partitions 4] [--rows cassandra|file]
+    python -m tests.benchmarks.fleet_takeover [--hosts 1000000] [--partitions 4]
 
 One URL a host. One real worker (session 10 s) admits them while little is fetched, then a second one joins, the first
 is killed (the second is its warm standby), and at last the second is killed and a third begins on an empty disk. From
-the kill to the first grant of the new owner, and of the slowest partition, by a reader of fetch-leases. `--rows file`
-keeps URL rows in a file: admission is then not Cassandra's pace, and so is the loading of the first hosts.
+the kill to the first grant of the new owner, and of the slowest partition, by a reader of fetch-leases.
 """
 
 from __future__ import annotations
@@ -37,14 +36,13 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--session", type=int, default=10)
-    parser.add_argument("--rows", choices=("cassandra", "file"), default="cassandra")
     with services(parser) as (arguments, fleet, folder):
         kafka = fleet.up("kafka")["kafka"]
         world = FleetWorld(
             kafka,
             folder / "world",
             partitions=arguments.partitions,
-            rows=fleet.keyspace("takeover") if arguments.rows == "cassandra" else None,
+            rows=fleet.keyspace("takeover"),
             delay_ms=DELAY_MS,
             session_s=arguments.session,
             leases_max=LEASES_MAX,
@@ -63,7 +61,7 @@ class Run:
 
     def __init__(self, world: FleetWorld, fetcher: ScriptedFetcher, fleet: Fleet, hosts: int) -> None:
         self._world, self._fetcher, self._hosts = world, fetcher, hosts
-        self._services = (fleet, ("kafka", "cassandra") if world.order.cassandra else ("kafka",))
+        self._services = (fleet, ("kafka", "cassandra"))
 
     def all(self) -> None:
         world, fetcher = self._world, self._fetcher
