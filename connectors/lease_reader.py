@@ -102,6 +102,7 @@ class LeaseReader:
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
+            "enable.partition.eof": True,  # the last offsets may be marks of transactions, which no reader is given
             "partition.assignment.strategy": "cooperative-sticky",  # who keeps a partition is not disturbed
             "session.timeout.ms": int(session_s * 1_000),
             "heartbeat.interval.ms": int(session_s * 200),
@@ -235,15 +236,21 @@ class LeaseReader:
         found = []
         for message in messages:
             error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._is_at(message.partition(), message.offset())
+                continue
             if error is not None:
                 self._refuse(message, error)
                 continue
             received = Received(message.partition(), message.offset(), message.value())
-            if received.partition in self._next:
-                self._next[received.partition] = received.offset + 1
+            self._is_at(received.partition, received.offset + 1)
             found.append(received)
         if found:
             self._receiver.received(found)
+
+    def _is_at(self, partition: int, offset: int) -> None:
+        if partition in self._next:
+            self._next[partition] = max(self._next[partition], offset)
 
     def _refuse(self, message: Any, error: KafkaError) -> None:
         """Raises for what no waiting mends."""

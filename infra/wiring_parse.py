@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
-import socket
-import time
-from collections.abc import Awaitable, Callable, Iterable
+import secrets
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
 
-from connectors.bodies_s3 import S3Bodies
-from connectors.files import StoreFailed
+from connectors.bodies_together import BodiesTogether
 from connectors.group_reader import GroupReader
 from connectors.object_store import ObjectStore
-from connectors.parser_pool import PIPELINE_MAX, ParserPool
+from connectors.parser_pool import ParserPool
 from connectors.segments_s3 import S3Segments, Spool
 from connectors.stage_sender import KafkaSender
 from infra.provision.kafka_admin import client_settings
@@ -24,8 +20,7 @@ from infra.provision.s3_store import open_client
 from infra.settings import Settings, product_token, user_agent_header
 from infra.settings_fleet import Fleet
 from infra.web import version
-from infra.wiring import parse_limits, steady_clock
-from schemas.records import BodyRef
+from infra.wiring import parse_limits, steady_clock, wall_clock_ms
 from schemas.topics import partition_for
 from streams.fleet.metrics import Labels, Metrics
 from streams.fleet.parse import ParseStage
@@ -34,24 +29,27 @@ from streams.fleet.stage_app import Opened, StageApp, stage_app
 from streams.fleet.texts import SegmentTexts
 from streams.fleet.worker import leave
 
-__all__ = ["PARSE_APP", "make_reader", "open_parse", "partitioning", "reading"]
+__all__ = ["PARSE_APP", "READS_MAX", "make_reader", "open_parse", "partitioning"]
 
 PARSE_APP = "headrace-parse"
 TOPIC = "parse-tasks"
+SPOOL = "parse-spool"
 PACE = Pace(groups_max=24, open_messages_max=48, open_of_partition_max=24)
 """A message is a hundred tasks at most. Work goes on while the messages before wait for their segment."""
 
-_READS_MAX = 16  # of the object store at once
+READS_MAX = 16  # of the object store at once
 _KEYS_MAX = 100_000
 
 
 def open_parse(settings: Settings) -> StageApp:
     """The app, not started. Raises CrawlError. The topics are checked by whoever starts a worker."""
     fleet = settings.fleet
+    data = Path(fleet.data).absolute()
+    spool = Spool(data / SPOOL)
     now = steady_clock()
 
     async def open_stage(metrics: Metrics) -> Opened:
-        return _opened(settings, now, metrics)
+        return _opened(settings, spool, now, metrics)
 
     return stage_app(
         PARSE_APP,
@@ -59,7 +57,7 @@ def open_parse(settings: Settings) -> StageApp:
         TOPIC,
         pace=PACE,
         now=now,
-        data=str(Path(fleet.data).absolute() / "parse"),
+        data=str(data),
         open_stage=open_stage,
     )
 
@@ -67,22 +65,6 @@ def open_parse(settings: Settings) -> StageApp:
 def partitioning(partitions: int) -> Callable[[str], int]:
     """Which partition a host_key belongs to, remembered for those named lately."""
     return lru_cache(maxsize=_KEYS_MAX)(partial(partition_for, partitions=partitions))
-
-
-def reading(objects: ObjectStore, threads: ThreadPoolExecutor) -> Callable[[BodyRef], Awaitable[bytes | None]]:
-    """Payloads of stored records by their references; None for a record that cannot be had."""
-    bodies = S3Bodies(objects)
-
-    def read(ref: BodyRef) -> bytes | None:
-        try:
-            return bodies.read(ref)
-        except StoreFailed:
-            return None
-
-    async def read_soon(ref: BodyRef) -> bytes | None:
-        return await asyncio.get_running_loop().run_in_executor(threads, read, ref)
-
-    return read_soon
 
 
 def make_reader(fleet: Fleet, topic: str, group: str) -> Callable[[Stage], GroupReader]:
@@ -98,15 +80,14 @@ def make_reader(fleet: Fleet, topic: str, group: str) -> Callable[[Stage], Group
     )
 
 
-def _opened(settings: Settings, now: Callable[[], int], metrics: Metrics) -> Opened:
+def _opened(settings: Settings, spool: Spool, now: Callable[[], int], metrics: Metrics) -> Opened:
     fleet, workers = settings.fleet, settings.crawl.workers or max(1, (os.cpu_count() or 1) - 1)
     objects = ObjectStore(open_client(fleet), fleet.bucket)
-    spool = Spool(Path(fleet.data).absolute() / "parse" / "spool")
     segments = S3Segments(
         objects,
         spool,
-        worker=f"{re.sub('[^A-Za-z0-9_.]', '_', socket.gethostname())}.{os.getpid()}",
-        epoch=time.time_ns() // 1_000_000,
+        worker=secrets.token_hex(6),  # nobody else's, ever
+        epoch=wall_clock_ms() // 1_000,
         info=(
             ("software", f"Headrace/{version()}"),
             ("http-header-user-agent", user_agent_header(settings.crawl, version())),
@@ -115,14 +96,14 @@ def _opened(settings: Settings, now: Callable[[], int], metrics: Metrics) -> Ope
     )
     texts = SegmentTexts(segments)
     pool = ParserPool(workers=workers, limits=parse_limits(settings), product_token=product_token(settings.crawl))
-    threads = ThreadPoolExecutor(_READS_MAX, thread_name_prefix="bodies")
+    threads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="bodies")
     threads.submit(segments.recover)
     stage = ParseStage(
         pool,
-        reading(objects, threads),
+        BodiesTogether(objects, threads).read,
         texts,
         partition_of=partitioning(fleet.partitions),
-        parses_max=workers * PIPELINE_MAX * 2,  # half of them at the parsers, half on their way from the store
+        chunks_max=workers + 1,  # one on its way from the store while the others are at the parsers
         now=now,
         metrics=metrics,
     )
@@ -135,8 +116,6 @@ def _opened(settings: Settings, now: Callable[[], int], metrics: Metrics) -> Ope
         spool.close()
 
     def gauges(running: Stage) -> Iterable[tuple[str, Labels, float]]:
-        yield "headrace_parse_backlog", (), stage.waiting
-        yield "headrace_parse_backlog_max", (), fleet.parse_backlog_max
         yield "headrace_parser_deaths_total", (), pool.deaths
         yield "headrace_service_away_seconds", ("s3",), objects.away_s()
 

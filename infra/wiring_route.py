@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from connectors.bodies_together import BodiesTogether
 from connectors.object_store import ObjectStore
 from connectors.stage_sender import KafkaSender
 from infra.provision.kafka_admin import ConfluentAdmin, client_settings
 from infra.provision.s3_store import open_client
 from infra.settings import Settings
 from infra.wiring import policy_of, steady_clock
-from infra.wiring_parse import make_reader, partitioning, reading
+from infra.wiring_parse import make_reader, partitioning
 from streams.fleet.metrics import Labels, Metrics
-from streams.fleet.route import TEXTS_MAX, RouteStage
+from streams.fleet.route import RouteStage
 from streams.fleet.stage import Pace, Stage
 from streams.fleet.stage_app import Opened, StageApp, stage_app
 from streams.fleet.worker import leave
@@ -23,6 +24,7 @@ __all__ = ["ROUTE_APP", "open_route"]
 
 ROUTE_APP = "headrace-route"
 TOPIC = "parsed-pages"
+_READS_MAX = 16  # of the object store at once
 PACE = Pace(
     group_ms=50,
     group_messages_max=200,
@@ -41,9 +43,9 @@ def open_route(settings: Settings) -> StageApp:
 
     async def open_stage(metrics: Metrics) -> Opened:
         objects = ObjectStore(open_client(fleet), fleet.bucket)
-        threads = ThreadPoolExecutor(TEXTS_MAX, thread_name_prefix="texts")
+        threads = ThreadPoolExecutor(_READS_MAX, thread_name_prefix="texts")
         stage = RouteStage(
-            reading(objects, threads),
+            BodiesTogether(objects, threads).read,
             partition_of=partitioning(fleet.partitions),
             index_partitions=index_partitions,
             follow_nofollow=policy_of(settings).follow_nofollow,
@@ -67,6 +69,6 @@ def open_route(settings: Settings) -> StageApp:
         TOPIC,
         pace=PACE,
         now=now,
-        data=str(Path(fleet.data).absolute() / "route"),
+        data=str(Path(fleet.data).absolute()),
         open_stage=open_stage,
     )

@@ -107,6 +107,9 @@ EXTRACTOR_VERSION = 1  # rises with every change of what the parse stage makes o
 GROUP_MS_MAX = 50  # a group commit waits no longer
 GROUP_MS_MIN = 5  # between two groups while busy: fewer, fuller groups cost less
 GROUP_EVENTS_MAX = 512
+GROUP_BYTES_MAX = (
+    256 * 1024
+)  # of a fleet's messages, which are batches: some 2,000 URLs, whose rows are a second's work
 INDEX_ROWS_PER_TURN_MAX = 2_048  # read to load the owner's index: about 20 ms
 INDEX_LOOK_ROWS = 32  # what asking the shared URL rows for a host costs, in rows: 0.3 to 1.5 ms, a row 10 to 25 us
 INDEX_HOST_SHARE = 8  # one host that comes up for a grant gets this part of them, so that others come up as well

@@ -11,7 +11,7 @@ import heapq
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
 
-HANDICAP_MS_MAX = 10 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable
+HANDICAP_MS_MAX = 5 * bounds.MINUTE_MS  # of the least valuable URL against the most valuable; less than COLD_MS
 COLD_MS = 6 * bounds.MINUTE_MS  # handicap of a host that is not in memory, against one that is
 _COLD = 0x10000  # the bit above a rank's that says so
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from schemas.records import OwnerMessage, OwnerMessageKind, ParsedPage, ParseTask
+from streams.core.indexing import WITHDRAWING
 from streams.core.policy import CrawlPolicy
 from streams.core.rows import UrlRow, Visit
 
@@ -38,12 +39,13 @@ def replay_task(
 ) -> ParseTask | None:
     """To have a stored body read by the policy's extractor; None when there is nothing to be read.
 
-    Nothing is: no content, one that waits for its first reading, one that the same extractor read (unless `again`).
+    Nothing is: no content, one that its URL does not lead to any more, and unless `again`, one that waits to be read
+    (or whose task was lost) and one that the same extractor read.
     """
     visit = row.visit
-    if visit is None or visit.content is None or not visit.extractor_version:
+    if visit is None or visit.content is None or row.status in WITHDRAWING:
         return None
-    if visit.extractor_version == policy.extractor_version and not again:
+    if visit.extractor_version in (0, policy.extractor_version) and not again:
         return None
     return msgspec.structs.replace(parse_task(host_key, url_id, row, visit, policy), kept=False)
 

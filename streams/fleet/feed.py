@@ -141,9 +141,11 @@ class Feed:
 
     def _gather(self) -> list[Message]:
         messages: list[Message] = []
+        size = 0
         for buffer in self._buffers.values():
-            while buffer and len(messages) < self._limit:
+            while buffer and len(messages) < self._limit and size < bounds.GROUP_BYTES_MAX:
                 messages.append(buffer.popleft())
+                size += len(messages[-1].value or b"")
         self.oldest_wait_ms = self._now() if self.waiting() else None
         return messages
 

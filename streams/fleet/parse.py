@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -37,8 +37,14 @@ MEMO_MS = 10 * bounds.MINUTE_MS
 _LETTERS = frozenset({BODY_UNREADABLE, "parse_timeout", "parser_died", "parse_memory"})
 """Errors that another parser, more memory or a mended store may not give: such pages are worth an operator's look."""
 
-ReadBody = Callable[[BodyRef], Awaitable[bytes | None]]
-"""The decoded body; None when it cannot be had, now or later. Waits while the store is away."""
+CHUNK_TASKS = 16  # read together, if they are small
+CHUNK_BYTES = 4 << 20  # of their records as they lie in the store
+
+ReadBodies = Callable[[Sequence[BodyRef]], Awaitable[Sequence[bytes | None]]]
+"""The decoded bodies in the order asked; None for one that cannot be had, ever. Waits while the store is away."""
+
+
+T = TypeVar("T")
 
 
 class Texts(Protocol):
@@ -55,18 +61,18 @@ class ParseStage:
     def __init__(
         self,
         parser: Parser,
-        read_body: ReadBody,
+        read_bodies: ReadBodies,
         texts: Texts,
         *,
         partition_of: Callable[[str], int],
-        parses_max: int,
+        chunks_max: int,
         now: Callable[[], int],
         metrics: Metrics,
     ) -> None:
-        """`parses_max`: bodies in memory at once. `partition_of`: of a host_key."""
-        self._parser, self._read_body, self._texts = parser, read_body, texts
+        """`chunks_max`: of CHUNK_TASKS bodies in memory at once. `partition_of`: of a host_key."""
+        self._parser, self._read_bodies, self._texts = parser, read_bodies, texts
         self._partition_of, self._now, self._metrics = partition_of, now, metrics
-        self._room = asyncio.Semaphore(parses_max)
+        self._room = asyncio.Semaphore(chunks_max)
         self.waiting = 0  # tasks taken and not parsed yet
 
     async def work(self, messages: Sequence[Input]) -> Sequence[Output]:
@@ -74,9 +80,10 @@ class ParseStage:
         tasks = [task for one in messages for task in decode(one.value or b"", ParseTask)]
         self.waiting += len(tasks)
         try:
-            parsed = await _all_of([self._parse(task) for task in tasks])
+            several = await _all_of([self._chunk(chunk) for chunk in _chunks(tasks)])
         finally:
             self.waiting -= len(tasks)
+        parsed = [output for chunk in several for output in chunk]
         kept = [output for output in parsed if not output.kept]
         refs = iter(await self._texts.keep(kept)) if kept else iter(())
         pages = [
@@ -84,17 +91,21 @@ class ParseStage:
         ]
         return self._outputs(tasks, pages)
 
-    async def _parse(self, task: ParseTask) -> ParseOutput:
+    async def _chunk(self, tasks: Sequence[ParseTask]) -> list[ParseOutput]:
+        """Read together, parsed side by side."""
         async with self._room:
-            body = await self._read_body(task.content)
-            began_ms = self._now()
-            if body is None:
-                output = ParseOutput(failed_page(task, BODY_UNREADABLE))
-            else:
-                output = await self._parser.parse(task, body, generation=began_ms // MEMO_MS)
-                self._metrics.observe("headrace_parse_seconds", max(0, self._now() - began_ms) / 1_000)
-                page = msgspec.structs.replace(output.page, content_hash=hashlib.sha256(body).digest())
-                output = msgspec.structs.replace(output, page=page)
+            bodies = await self._read_bodies([task.content for task in tasks])
+            return await _all_of([self._parse(task, body) for task, body in zip(tasks, bodies, strict=True)])
+
+    async def _parse(self, task: ParseTask, body: bytes | None) -> ParseOutput:
+        began_ms = self._now()
+        if body is None:
+            output = ParseOutput(failed_page(task, BODY_UNREADABLE))
+        else:
+            output = await self._parser.parse(task, body, generation=began_ms // MEMO_MS)
+            self._metrics.observe("headrace_parse_seconds", max(0, self._now() - began_ms) / 1_000)
+            page = msgspec.structs.replace(output.page, content_hash=hashlib.sha256(body).digest())
+            output = msgspec.structs.replace(output, page=page)
         return msgspec.structs.replace(output, kept=task.kept)
 
     def _outputs(self, tasks: Sequence[ParseTask], pages: Sequence[ParsedPage]) -> list[Output]:
@@ -135,9 +146,21 @@ class ParseStage:
         )
 
 
-async def _all_of(several: Sequence[Awaitable[ParseOutput]]) -> list[ParseOutput]:
+def _chunks(tasks: Sequence[ParseTask]) -> Iterator[Sequence[ParseTask]]:
+    """In their order, none of more tasks or bytes than a chunk has, but for a body that is longer by itself."""
+    start = size = 0
+    for at, task in enumerate(tasks):
+        if at > start and (at - start == CHUNK_TASKS or size + task.content.record_bytes > CHUNK_BYTES):
+            yield tasks[start:at]
+            start, size = at, 0
+        size += task.content.record_bytes
+    if tasks:
+        yield tasks[start:]
+
+
+async def _all_of(several: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """As gather; when one fails or all are cancelled, none of the others is left running."""
-    tasks = [asyncio.ensure_future(one) for one in several]
+    tasks = [asyncio.create_task(one) for one in several]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:

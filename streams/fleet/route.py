@@ -9,8 +9,7 @@ refused, and whenever a group fails: what it holds must be on its way.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from connectors.group_reader import Input
 from connectors.stage_sender import Output
@@ -27,12 +26,12 @@ from streams.fleet.parse import MEMO_MS
 __all__ = ["MEMO_URLS_MAX", "RouteStage"]
 
 MEMO_URLS_MAX = 200_000  # in each of the memo's two halves; some 50 MB
-TEXTS_MAX = 32  # read at once
+TEXTS_MAX = 64  # read together
 TEXT_UNREADABLE = "text_unreadable"
 _INDEX = "index-events"
 
-ReadText = Callable[[BodyRef], Awaitable[bytes | None]]
-"""A page's text, UTF-8; None when it cannot be had, now or later. Waits while the store is away."""
+ReadTexts = Callable[[Sequence[BodyRef]], Awaitable[Sequence[bytes | None]]]
+"""Texts of pages, UTF-8; None for one that cannot be had, now or later. Waits while the store is away."""
 
 
 class RouteStage:
@@ -40,7 +39,7 @@ class RouteStage:
 
     def __init__(
         self,
-        read_text: ReadText,
+        read_texts: ReadTexts,
         *,
         partition_of: Callable[[str], int],
         index_partitions: int,
@@ -50,22 +49,21 @@ class RouteStage:
         memo: Memo | None = None,
     ) -> None:
         """`partition_of`: of a host_key. `index_partitions`: as many as index-events has."""
-        self._read_text, self._partition_of, self._index_partitions = read_text, partition_of, index_partitions
+        self._read_texts, self._partition_of, self._index_partitions = read_texts, partition_of, index_partitions
         self._follow_nofollow, self._now, self._metrics = follow_nofollow, now, metrics
         self._memo = memo or Memo(MEMO_URLS_MAX)
         self._memo_since_ms = now()
-        self._texts = asyncio.Semaphore(TEXTS_MAX)
 
     async def work(self, messages: Sequence[Input]) -> Sequence[Output]:
         """Raises BadRecord for a message that holds no pages; of its group nothing is sent then."""
         pages = [page for one in messages for page in decode(one.value or b"", ParsedPage)]
         try:
             discovered = self._discovered(pages)
-            events = await asyncio.gather(*(self._event(page) for page in pages))
+            events = await self._events(pages)
         except BaseException:
             self._memo.forget()
             raise
-        return [*discovered, *(event for event in events if event is not None)]
+        return [*discovered, *events]
 
     def _discovered(self, pages: Sequence[ParsedPage]) -> list[Output]:
         now_ms = self._now()
@@ -84,13 +82,20 @@ class RouteStage:
             made += [Output(*record) for record in records]
         return made
 
-    async def _event(self, page: ParsedPage) -> Output | None:
-        verdict, version = of_page(page)
-        if verdict is Verdict.NOTHING:
-            return None
+    async def _events(self, pages: Sequence[ParsedPage]) -> list[Output]:
+        told = [(page, *of_page(page)) for page in pages]
+        told = [one for one in told if one[1] is not Verdict.NOTHING]
+        refs = [page.text for page, verdict, _ in told if verdict is Verdict.UPSERT and page.text is not None]
+        texts: dict[BodyRef, bytes | None] = {}
+        for at in range(0, len(refs), TEXTS_MAX):
+            some = refs[at : at + TEXTS_MAX]
+            texts.update(zip(some, await self._read_texts(some), strict=True))
+        return [self._event(page, verdict, version, texts) for page, verdict, version in told]
+
+    def _event(self, page: ParsedPage, verdict: Verdict, version: int, texts: Mapping[BodyRef, bytes | None]) -> Output:
         value = None
         if verdict is Verdict.UPSERT:
-            text = b"" if page.text is None else await self._text_at(page.text)
+            text = b"" if page.text is None else texts[page.text]
             if text is None:
                 return self._letter(page)
             value = encode_document(document(page, version, text.decode("utf-8", "replace")))
@@ -98,10 +103,6 @@ class RouteStage:
         key = page.url_id.hex()
         headers = (("doc_version", str(version).encode()),)
         return Output(_INDEX, partition_for(key, self._index_partitions), key.encode(), value, headers)
-
-    async def _text_at(self, ref: BodyRef) -> bytes | None:
-        async with self._texts:
-            return await self._read_text(ref)
 
     def _letter(self, page: ParsedPage) -> Output:
         """Its links went their way; the document that stood before, stands."""

@@ -102,6 +102,7 @@ def stage_app(
         autodiscover=False,
         topic_allow_declare=False,
         topic_disable_leader=True,
+        web_enabled=False,  # its pages are the worker's
         stream_wait_empty=False,
     )
     app.stage, app.metrics = stage, Metrics(stage)

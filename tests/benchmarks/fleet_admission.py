@@ -73,7 +73,7 @@ class Sender:
     def __init__(self, world: FleetWorld, hosts: int) -> None:
         self._world = world
         tag = f"t{now_ms():x}"
-        self.hosts = [f"http://h{number}.{tag}.test" for number in range(hosts)]
+        self.hosts = [f"http://h{number}-{tag}.test" for number in range(hosts)]
         self._partition_of = {host: partition_for(host, world.partitions) for host in self.hosts}
         self._producer: Any = Producer({"bootstrap.servers": world.kafka, "acks": "all", "linger.ms": 0})
         self.sent_ms: dict[bytes, int] = {}

@@ -113,7 +113,7 @@ class Run:
         tag = f"t{now_ms():x}"
         batches: dict[int, list[DiscoveredUrl]] = {}
         for number in range(self._hosts):
-            host = f"http://h{number}.{tag}.test"
+            host = f"http://h{number}-{tag}.test"
             found = DiscoveredUrl(url=f"{host}/", host_key=host, source=Source.SEED, discovered_ms=now_ms())
             partition = partition_for(host, self._world.partitions)
             batch = batches.setdefault(partition, [])

@@ -11,6 +11,7 @@ import pytest
 from connectors.inbox_kafka import Message
 from streams.core.failures import CrawlError
 from streams.core.hosts import NEVER_MS
+from streams.core.policy import GROUP_BYTES_MAX
 from streams.fleet.feed import Feed, Group, Pace
 from streams.fleet.owner import PartitionOwner, Undecidable
 
@@ -82,6 +83,15 @@ def test_results_go_ahead_of_discoveries() -> None:
     messages = [message(b"url")] * 8 + [message(b"result", "fetch-results")]
     asyncio.run(feed_until(owner, messages, 9))
     assert owner.groups[0][0] == b"result"
+
+
+def test_a_flood_of_seeds_is_no_group_of_its_own() -> None:
+    """A message is a batch: five hundred are a hundred thousand URLs, whose rows are minutes of Cassandra's work,
+    and results that come meanwhile would wait for all of them."""
+    owner = FakeOwner()
+    batch = b"u" * (GROUP_BYTES_MAX // 3 + 1)
+    asyncio.run(feed_until(owner, [message(batch)] * 7, 7))
+    assert [len(group) for group in owner.groups] == [3, 3, 1]
 
 
 def test_a_poisonous_message_is_found_and_given_up() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -110,7 +110,7 @@ def embedded(scenario: Scenario, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         return web
 
     monkeypatch.setattr("infra.web.open_web", opened)
-    settings = Settings(crawl=Crawl(workers=1, scope=Scope.ANY, wait_max_s=1), politeness=POLICY.politeness)
+    settings = Settings(crawl=Crawl(workers=1, scope=Scope.ANY, wait_max_s=20), politeness=POLICY.politeness)
     for round_ in range(len(scenario.rounds)):
         seeds = _seeds(scenario, 1) if not round_ else []
         summary = asyncio.run(open_engine(settings, seeds, folder, refresh=round_ > 0).run())
@@ -153,7 +153,7 @@ class ScenarioFleet(FleetInMemory):
             self._read,
             SegmentTexts(self.segments, hold_ms=0),
             partition_of=self._partition_of,
-            parses_max=4,
+            chunks_max=2,
             now=lambda: self.now_ms,
             metrics=metrics,
         )
@@ -171,8 +171,8 @@ class ScenarioFleet(FleetInMemory):
     def _partition_of(self, key: str) -> int:
         return partition_for(key, PARTITIONS)
 
-    async def _read(self, ref: BodyRef) -> bytes | None:
-        return self.segments.read(ref)
+    async def _read(self, refs: Sequence[BodyRef]) -> list[bytes | None]:
+        return [self.segments.read(ref) for ref in refs]
 
     def _parse(self) -> bool:
         """Parse what was stored, route what was parsed."""
@@ -213,7 +213,6 @@ class ScenarioFleet(FleetInMemory):
         self.send("stored-results", partition, encode_batch([_stored(lease, fetched.result, said, ref)]))
 
     def end(self) -> None:
-        self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
         self.segments.close()
         self.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,11 +112,11 @@ def test_a_fetcher_that_stood_still_and_wakes_starts_nothing(world: FetchWorld) 
 
 
 def test_a_store_that_is_away_loses_nothing(world: FetchWorld, fleet: Fleet) -> None:
-    """S3 away for 20 s under load: hosts go on being asked, and every page that came is stored in the end."""
+    """kill -9 of S3 under load, back after 20 s: hosts go on being asked, and every page that came is stored."""
     one = ready(world, world.fetcher("A", seal_s=1))
     with Lending(world, 50) as lending:
         holds_within(lambda: len(world.stored()) > 20, "the first bodies to be stored", [one])
-        fleet.down("s3")
+        os.kill(fleet.status()["s3"].pid, signal.SIGKILL)
         away = lending.count()
         until(lambda: lending.count() >= away + 50 * 20, "20 seconds of leases")
         assert len(world.fetched()) > away + 800
@@ -124,6 +127,32 @@ def test_a_store_that_is_away_loses_nothing(world: FetchWorld, fleet: Fleet) -> 
     assert all(world.bodies.read(stored.body) or stored.body != stored.content for stored in world.stored()[::20])
     one.terminate()
     assert one.ended() == 0
+
+
+def test_brokers_that_are_away_lose_nothing(world: FetchWorld, fleet: Fleet) -> None:
+    """kill -9 of the broker under load, and back after more than a session: nothing is asked twice, nothing is started
+    by a fetcher that its group cannot know of, every result and every body comes, and the crawl goes on by itself."""
+    one = ready(world, world.fetcher("A", seal_s=1))
+    world.lend(400, start_in_ms=1_000)
+    world.lend(2 * HOSTS, start_in_ms=(SESSION_S + 6) * 1_000)
+    holds_within(lambda: len(one.lines()) > 100, "the first pages", [one])
+    os.kill(fleet.status()["kafka"].pid, signal.SIGKILL)
+    began_s = time.monotonic()
+    until(lambda: time.monotonic() - began_s > SESSION_S + 8, "more than a session to pass")
+    before = len(one.lines())
+    fleet.up("kafka")
+    holds_within(lambda: one.owned() >= 8, "the partitions to be assigned again", [one])
+    assert len(one.lines()) == before <= 400
+    leases = world.lend(100)
+    holds_within(lambda: world.fetched() >= {lease.lease_id for lease in leases}, "the crawl to go on", [one])
+    holds_within(
+        lambda: (
+            {stored.lease_id for stored in world.stored()} == world.fetched() and len(world.fetched()) == before + 100
+        ),
+        "every result and every body",
+        [one],
+    )
+    assert asked_twice(world) == []
 
 
 def test_joining_and_leaving_in_good_order_costs_next_to_nothing(world: FetchWorld) -> None:

@@ -34,7 +34,7 @@ SEEN_AS = {
     "permits_not_needed": {"group"},
     "lease_started_again": {"at most once"},
     "leases_before_they_are_durable": {"durable lease"},
-    "fence_is_open": {"durable lease", "concurrency", "delay"},
+    "fence_is_open": {"durable lease", "concurrency", "delay", "assertion"},
     "commit_is_torn": _LOST,
     "stale_result_accepted": {"one completion"},
     "version_not_raised": {"one content"},

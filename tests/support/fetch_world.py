@@ -84,7 +84,8 @@ class FetchWorld:
 
     def url(self, number: int) -> str:
         """A page that nobody else of this world was given: hosts in turn, and a query of its own."""
-        return f"http://h{number % HOSTS}.test:{self.port}/p{number % PAGES}.html?n={number}"
+        copy = number // PAGES  # no two pages have the same bytes
+        return f"http://h{number % HOSTS}.test:{self.port}/{copy}/p{number % PAGES}.html?n={number}"
 
     def lease(self, *, start_in_ms: int = 0, start_within_ms: int = 20_000) -> FetchLease:
         number = next(self._numbers)
@@ -145,6 +146,7 @@ class FetchWorld:
             words = f"page {number} ".encode()
             (root / f"p{number}.html").write_bytes(b"<p>" + words * (page_bytes // len(words)))
         command = [sys.executable, "-m", "tests.support.site_server", str(root), "--log", str(self._site_log)]
+        command += ["--copies", "1000000"]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return process, int(json.loads(process.stdout.readline())["port"])

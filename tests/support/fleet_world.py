@@ -37,11 +37,12 @@ _LOOK_S = 0.05
 _ROWS_OF_A_HOST_MAX = 100_000
 
 
-def until(holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str | Callable[[], str], within_s: float = 60.0) -> None:
     """Wait for it, and fail with what was waited for."""
     end_s = time.monotonic() + within_s
     while not holds():
-        assert time.monotonic() < end_s, f"not within {within_s:.0f} s: {what}"
+        late = time.monotonic() >= end_s
+        assert not late, f"not within {within_s:.0f} s: {what if isinstance(what, str) else what()}"
         wait = getattr(time, "sleep")  # noqa: B009
         wait(_LOOK_S)
 
@@ -245,12 +246,11 @@ def _told(order: Order, port: int) -> tuple[str, dict[str, str]]:
         "web_port": port,
     }
     told = {f"HEADRACE_FLEET__{name.upper()}": str(value) for name, value in fleet.items()}
-    told |= {
-        "HEADRACE_POLITENESS__DELAY_MS": str(order.delay_ms),
-        "HEADRACE_POLITENESS__ADDRESS_DELAY_MS": str(order.address_delay_ms),
+    policy = {
+        "POLITENESS__DELAY_MS": order.delay_ms,
+        "POLITENESS__ADDRESS_CONCURRENCY": order.address_concurrency,
+        "POLITENESS__ADDRESS_DELAY_MS": order.address_delay_ms,
+        "BUDGET__NEW_PER_DAY": order.new_per_day,
     }
-    if order.address_concurrency is not None:
-        told["HEADRACE_POLITENESS__ADDRESS_CONCURRENCY"] = str(order.address_concurrency)
-    if order.new_per_day is not None:
-        told["HEADRACE_BUDGET__NEW_PER_DAY"] = str(order.new_per_day)
+    told |= {f"HEADRACE_{name}": str(value) for name, value in policy.items() if value is not None}
     return "streams.app", told

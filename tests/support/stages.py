@@ -17,6 +17,23 @@ from streams.fleet.stage import Group, Pace, Stage, Work
 NOW_MS = 1_700_000_000_000
 
 
+async def turn() -> None:
+    """One round of the event loop."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(over.set_result, None)
+    await over
+
+
+async def until(holds: Callable[[], bool], turns: int = 200_000) -> None:
+    """The event loop goes round until it holds; fails when it never does."""
+    for _ in range(turns):
+        if holds():
+            return
+        await turn()
+    raise AssertionError("it never came to hold")
+
+
 class MemoryReader:
     """Hands on what `feed` is given; remembers what is done."""
 
@@ -137,8 +154,8 @@ class MemoryTexts:
             await self.waits.wait()
         return refs
 
-    async def read(self, ref: BodyRef) -> bytes | None:
-        return self.texts.get(ref)
+    async def read(self, refs: Sequence[BodyRef]) -> list[bytes | None]:
+        return [self.texts.get(ref) for ref in refs]
 
 
 class RunningStage:
@@ -177,15 +194,10 @@ class RunningStage:
         self._carried.add(task)
         task.add_done_callback(self._carried.discard)
 
-    async def until(self, holds: Callable[[], bool], turns: int = 2_000) -> None:
-        """The event loop goes round until it holds; fails when it never does."""
-        for _ in range(turns):
-            if holds():
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("it never came to hold")
+    async def until(self, holds: Callable[[], bool]) -> None:
+        await until(holds)
 
     async def rest(self, turns: int = 50) -> None:
         """Some rounds in which whatever would happen happens."""
         for _ in range(turns):
-            await asyncio.sleep(0)
+            await turn()

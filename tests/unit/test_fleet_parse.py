@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -22,8 +23,9 @@ from schemas.records import (
 )
 from schemas.topics import partition_for
 from streams.fleet.metrics import Metrics
-from streams.fleet.parse import MEMO_MS, ParseStage
-from tests.support.stages import NOW_MS, InlineParser, MemoryTexts, RunningStage
+from streams.fleet.parse import CHUNK_BYTES, CHUNK_TASKS, MEMO_MS, ParseStage
+from streams.fleet.stage import Pace
+from tests.support.stages import NOW_MS, InlineParser, MemoryTexts, RunningStage, turn
 
 HOST = "https://a.test"
 BODY = b"<title>Hi</title><p>some words<a href=/b>b</a><a href=https://c.test/>c</a>"
@@ -44,22 +46,24 @@ class World:
         self.now_ms = NOW_MS
         self.reading = 0
         self.reading_most = 0
+        self.bodies_read = 0
         self.stage = ParseStage(
             self.parser,
             self._read,
             self.texts,
             partition_of=lambda key: partition_for(key, partitions),
-            parses_max=3,
+            chunks_max=2,
             now=lambda: self.now_ms,
             metrics=self.metrics,
         )
 
-    async def _read(self, ref: BodyRef) -> bytes | None:
-        self.reading += 1
+    async def _read(self, refs: Sequence[BodyRef]) -> list[bytes | None]:
+        self.reading += len(refs)
+        self.bodies_read += len(refs)
         self.reading_most = max(self.reading_most, self.reading)
-        await asyncio.sleep(0)
-        self.reading -= 1
-        return self.bodies.get(ref)
+        await turn()
+        self.reading -= len(refs)
+        return [self.bodies.get(ref) for ref in refs]
 
     def work(self, *tasks: ParseTask) -> RunningStage:
         return asyncio.run(self._work(encode_batch(tasks)))
@@ -182,8 +186,38 @@ def test_a_body_read_again_for_its_links_is_not_stored_again() -> None:
 def test_few_bodies_are_in_memory_at_once() -> None:
     """Protects memory from a message of a hundred large bodies."""
     world = World()
-    world.work(*[task(f"/{n}") for n in range(40)])
-    assert world.reading_most <= 3
+    world.work(*[task(f"/{n}") for n in range(90)])
+    assert world.reading_most == 2 * CHUNK_TASKS
+    large = BodyRef("warc/large.warc.gz", 1, CHUNK_BYTES - 1)
+    world.bodies[large] = BODY
+    world.reading_most = 0
+    world.work(*[msgspec.structs.replace(task(f"/{n}"), content=large) for n in range(9)])
+    assert world.reading_most == 2
+
+
+def test_a_stalled_parser_stops_the_reading_and_all_goes_on_after() -> None:
+    """Protects memory while parsers stand still: what waits stays in its topic, and owners stop granting."""
+
+    async def run() -> None:
+        world = World()
+        world.parser.stalled = asyncio.Event()
+        pace = Pace(groups_max=2, open_messages_max=3, open_of_partition_max=3)
+        async with RunningStage(world.stage.work, pace) as running:
+            sent = 0
+            for _ in range(50):
+                if running.stage.room(0):  # as the reader asks before it reads on
+                    running.reader.feed(0, encode_batch([task(f"/{sent}-{n}") for n in range(10)]))
+                    sent += 1
+                await running.rest()
+            assert (sent, running.stage.open_messages(), world.stage.waiting) == (3, 3, 20)
+            assert world.bodies_read == 20, "bodies wait in the store, not in memory"
+            assert running.sender.sent == []
+            world.parser.stalled.set()
+            await running.until(lambda: running.reader.committed[0] == sent)
+            assert len(pages(running)) == 30
+            assert running.stage.room(0)
+
+    asyncio.run(run())
 
 
 def test_what_is_no_task_goes_to_the_dead_letters() -> None:

@@ -28,6 +28,13 @@ def fleet_of(*rows: tuple[str, int, BodyRef | None]) -> FakeFleet:
     return fleet
 
 
+def gone(url: str) -> tuple[str, bytes, bytes]:
+    """A URL that has no content any more, although its old body lies stored."""
+    visit = Visit(5, 410, 4, content_version=4, content=BODY)
+    row = UrlRow(url, Source.LINK, Kind.PAGE, 2, 0, b"", 128, 1, status=Status.GONE, visit=visit)
+    return host_key(url), url_id(url), encode_row(row)
+
+
 def replay(fleet: FakeFleet, *words: str, code: int = 0) -> Captured:
     shell = Captured(fleet=fleet)
     assert main(["replay", *words], shell) == code, shell.said
@@ -56,11 +63,17 @@ def test_bodies_that_another_extractor_read_are_asked_for() -> None:
 
 
 def test_again_asks_for_all_that_was_read() -> None:
-    """Protects the way to fill an index that was lost: by the same extractor, with texts stored anew."""
-    fleet = fleet_of(("https://a.test/1", TODAY, BODY), ("https://b.test/2", TODAY, BODY))
+    """Protects the ways to fill an index that was lost and to close tasks that were: by the same extractor, anew."""
+    fleet = fleet_of(
+        ("https://a.test/1", TODAY, BODY), ("https://b.test/2", TODAY, BODY), ("https://b.test/3", 0, BODY)
+    )
+    fleet.rows.append(gone("https://b.test/gone"))
     assert "--again reads them anew" in replay(fleet, "--fleet").said
     replay(fleet, "--fleet", "--again", "b.test")
-    assert [(task.url, task.kept) for _, task in tasks(fleet)] == [("https://b.test/2", False)]
+    assert [(task.url, task.kept) for _, task in tasks(fleet)] == [
+        ("https://b.test/2", False),
+        ("https://b.test/3", False),
+    ]
 
 
 def test_a_later_extractor_is_named_by_its_version() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -99,13 +100,13 @@ def test_a_group_that_failed_leaves_nothing_in_the_memo() -> None:
     """Protects links from being left out because of messages that were never sent."""
     world = World()
 
-    async def away(ref: BodyRef) -> bytes | None:
+    async def away(refs: Sequence[BodyRef]) -> list[bytes | None]:
         raise OSError("away")
 
-    world.stage._read_text = away
+    world.stage._read_texts = away
     outputs = world.route(encode(page(HOST + "/a")))
     assert found(outputs) == []
-    world.stage._read_text = world.texts.read
+    world.stage._read_texts = world.texts.read
     assert len(found(world.route(encode(page(HOST + "/a"))))) == 1
 
 
@@ -148,11 +149,11 @@ def test_the_versions_of_a_url_keep_their_order() -> None:
         world = World()
         later = asyncio.Event()
 
-        async def slow(ref: BodyRef) -> bytes | None:
+        async def slow(refs: Sequence[BodyRef]) -> list[bytes | None]:
             await later.wait()
-            return b"text"
+            return [b"text"] * len(refs)
 
-        world.stage._read_text = slow
+        world.stage._read_texts = slow
         async with RunningStage(world.stage.work, topic="parsed-pages") as running:
             running.reader.feed(0, encode(page()), encode(page(index=False)))
             await running.rest()

@@ -228,6 +228,13 @@ def test_lag_is_what_is_not_read(world: World) -> None:
     world.consumer.ends = {0: 130, 1: 200}
     world.turn()
     assert world.reader.lag == {0: 30, 1: 0}
+    world.answer()
+    world.turn(Message(0, 128), Message(0, 130, KafkaError(KafkaError._PARTITION_EOF)))  # 129 marks a transaction's end
+    world.now_s += 3
+    world.turn()
+    assert world.reader.lag == {0: 0, 1: 0}
+    assert world.consumer.commits[-1] == {0: 130, 1: 200}
+    assert world.events[-1] == ("received", [(0, 128)])
     world.lose(0)
     assert world.reader.lag == {1: 0}
 

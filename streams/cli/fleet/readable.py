@@ -37,6 +37,9 @@ class Entry(msgspec.Struct, frozen=True):
 def entries(message: Message) -> Iterator[Entry]:
     """The records of a message in their order; nothing in it makes this raise."""
     value = message.value
+    if message.topic == OWNER_CHANGELOG and message.key:
+        yield _of_changelog(message.key, value)
+        return
     if value is None:
         yield Entry(0, problem="no value: deletes what its key names")
         return
@@ -69,7 +72,8 @@ def line_of(message: Message, entry: Entry) -> str:
         raw = f"  {count(len(entry.raw), 'byte')}: {shorten(entry.raw.hex(' '), 60)}" if entry.raw else ""
         return f"{place}{key}  {printable(entry.problem)}{raw}"
     if entry.document is not None:
-        return f"{place}{key}  {shorten(msgspec.json.encode(entry.document).decode(), 400)}"
+        named = "".join(f"  {name}={_text(value)}" for name, value in message.headers)
+        return f"{place}{key}{named}  {shorten(msgspec.json.encode(entry.document).decode(), 400)}"
     return f"{place}{key}  {count(len(entry.raw), 'byte')}{f': {shorten(entry.raw.hex(), 60)}' if entry.raw else ''}"
 
 
@@ -109,15 +113,43 @@ def record_json(value: Any) -> Any:
         return value.hex()
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, dict):
+        return {_text(key) if isinstance(key, bytes) else str(key): record_json(one) for key, one in value.items()}
     if isinstance(value, (tuple, list)):
         return [record_json(one) for one in value]
     return value
 
 
+def _of_changelog(key: bytes, value: bytes | None) -> Entry:
+    """What owners leave one another (`streams.fleet.changelog`): states by family, rows to be written, the mark."""
+    from streams.core.hosts import decode_host
+    from streams.core.rows import decode_row
+    from streams.core.turn import Family
+    from streams.fleet.changelog import decode_redo, take_apart
+
+    try:
+        read = take_apart([(key, value)])
+        if read.mark is not None:
+            return Entry(0, document={"mark": record_json(read.mark)})
+        for redo in map(decode_redo, read.redo.values()):
+            urls = [decode_row(row.row).url for row in redo.rows if row.row is not None]
+            return Entry(0, document={"rows": len(redo.rows), "stamp": list(redo.stamp), "urls": urls})
+        for family, name, state in read.writes:
+            said: dict[str, Any] = {"family": family.name.lower(), "of": name.hex()}
+            if state is None:
+                return Entry(0, document=said | {"deleted": True})
+            if family is Family.HOST:
+                return Entry(0, document=said | {"state": record_json(decode_host(state))})
+            return Entry(0, document=said | {"bytes": len(state)})
+    except (msgspec.MsgspecError, ValueError) as error:
+        return Entry(0, problem=str(error), raw=value or b"")
+    return Entry(0, problem="no value: deletes what its key names")
+
+
 def _other(topic: str, value: bytes) -> Entry:
     """What is none of our records: documents in JSON, the changelog's rows, wake-ups."""
     known = TOPICS.get(topic) or INNER_TOPICS.get(topic)
-    if topic == OWNER_CHANGELOG or not value or (known is not None and known.record is None and value[:1] not in b"{["):
+    if not value or (known is not None and known.record is None and value[:1] not in b"{["):
         return Entry(0, raw=value)
     try:
         return Entry(0, document=msgspec.json.decode(value))

@@ -35,7 +35,7 @@ PROGRESS_MS = 5_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("hosts", nargs="*", metavar="HOST", help="scheme and host, such as https://example.org")
-    parser.add_argument("--again", action="store_true", help="also bodies that the same extractor has read")
+    parser.add_argument("--again", action="store_true", help="also what the same extractor read, or never came to")
     parser.add_argument(
         "--extractor-version",
         type=positive,
