@@ -148,7 +148,8 @@ def _tell(before: _Look, after: _Look, pids: dict[str, int]) -> None:
 
 
 def _pause(seconds: float) -> None:
-    time.sleep(seconds)
+    end_s = time.monotonic() + seconds
+    until(lambda: time.monotonic() >= end_s, "the time to pass", seconds + 60)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from streams.core.rules.scope import Scope, ScopeMode
 from streams.fleet.feed import Pace
 from streams.fleet.keeper import Limits
 from streams.fleet.owner import Ports, Setting
+from streams.fleet.pages import serve
 from streams.fleet.worker import OwnerApp, Worker, owner_app
 from tests.support.url_state_file import FileUrlState, NoUrlState
 
@@ -140,4 +141,5 @@ def _stores(order: Order) -> tuple[UrlState, Epochs, Callable[[], None]]:
 
 if TOLD in os.environ:
     app = build(msgspec.json.decode(os.environ[TOLD], type=Order))
+    serve(app, [app])  # the pages that the carrier serves for the real one
     quiet_collector()
