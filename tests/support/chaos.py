@@ -68,21 +68,25 @@ class Chaos:
         make_site(folder / "site", pages)
         self.site = ServedSite(folder / "site")
         self.site.__enter__()
-        statuses = walk(self.site.url(START))
-        self._statuses = {urlsplit(url).path: status for url, status in statuses.items()}
-        assert len(self._statuses) > pages
-        self._noindex = {f"/p{number}.html" for number in range(pages) if number % _NOINDEX == 4}
-        self._began = len(self.site.log())
-        self.whole = WholeFleet(
-            services,
-            folder / "fleet",
-            list(self._left),
-            name="chaos",
-            module="tests.support.whole_worker",
-            politeness__delay_ms=delay_ms,
-            fetch__duration_ms_max=5_000,
-            **settings,
-        )
+        try:
+            statuses = walk(self.site.url(START))
+            self._statuses = {urlsplit(url).path: status for url, status in statuses.items()}
+            assert len(self._statuses) > pages
+            self._noindex = {f"/p{number}.html" for number in range(pages) if number % _NOINDEX == 4}
+            self._began = len(self.site.log())
+            self.whole = WholeFleet(
+                services,
+                folder / "fleet",
+                list(self._left),
+                name="chaos",
+                module="tests.support.whole_worker",
+                politeness__delay_ms=delay_ms,
+                fetch__duration_ms_max=5_000,
+                **settings,
+            )
+        except BaseException:  # services that do not come up: nobody has what would be closed
+            self.site.__exit__(None, None, None)
+            raise
 
     def close(self) -> None:
         self.whole.close()
