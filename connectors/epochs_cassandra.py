@@ -5,8 +5,9 @@
 at SERIAL, which is agreed on by all regions. Whoever is told that its write was applied has the number alone. Whoever
 lost the answer asks again and takes a later one; the number in between is nobody's.
 
-The region of the last epoch is where the partition is at home: a move is such a write, too, with another region in it.
-So who takes an epoch and who moves the partition cannot pass each other unseen.
+How the record may change is said in `streams.core.homes`: the region of the last epoch is where the partition is at
+home, and a move is such a write, too, with another region in it. So who takes it and who moves it cannot pass each
+other unseen.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from cassandra import ConsistencyLevel
 from connectors.cassandra_link import CassandraLink
 from connectors.ports import Elsewhere
 from schemas.cassandra import OWNER_EPOCH, STAMP_EPOCH_MAX
+from streams.core import homes
 from streams.core.failures import EXIT_FAILED, CrawlError
+from streams.core.homes import Home
 
 _LAST = f"SELECT epoch, region FROM {{keyspace}}.{OWNER_EPOCH} WHERE partition_id = ?"
 _FIRST = (
@@ -43,43 +46,44 @@ class CassandraEpochs:
     def take(self, partition: int) -> int:
         """As the port says. Raises CrawlError when the numbers are at their end."""
         while True:
-            last, home = self._last(partition)
-            if last and home != self._region:
-                raise Elsewhere(f"partition {partition} is at home in region {home!r}")
-            if self._count_on(partition, last, self._region):
-                return last + 1
+            before = self._home(partition)
+            after = homes.taken(before, self._region)
+            if after is None:
+                raise Elsewhere(f"partition {partition} is at home in another region than {self._region!r}: {before}")
+            if self._changed(partition, before, after):
+                return after.epoch
 
     def home(self, partition: int) -> str | None:
-        last, home = self._last(partition)
-        return home if last else None
+        home = self._home(partition)
+        return None if home is None else home.region
 
     def move(self, partition: int, region: str) -> int:
         """As the port says. Raises CrawlError when the numbers are at their end."""
         while True:
-            last, _ = self._last(partition)
-            if self._count_on(partition, last, region):
-                return last + 1
+            before = self._home(partition)
+            after = homes.moved(before, region)
+            if self._changed(partition, before, after):
+                return after.epoch
 
-    def _count_on(self, partition: int, last: int, region: str) -> bool:
-        """Whether the epoch after `last` is ours; if not, somebody was faster, or we were and did not hear of it."""
-        epoch = last + 1
-        if epoch > STAMP_EPOCH_MAX:
+    def _changed(self, partition: int, before: Home | None, after: Home) -> bool:
+        """Whether the record is so by us; if not, somebody was faster, or we were and did not hear of it."""
+        if after.epoch > STAMP_EPOCH_MAX:
             raise CrawlError(
-                f"owner_epoch: needed an epoch of partition {partition} up to {STAMP_EPOCH_MAX}, came {epoch};"
+                f"owner_epoch: needed an epoch of partition {partition} up to {STAMP_EPOCH_MAX}, came {after.epoch};"
                 " somebody wrote it by hand",
                 EXIT_FAILED,
             )
-        noted = (self._owner, region, self._clock())
-        if last == 0:
-            return self._ask(_FIRST, (partition, epoch, *noted))
-        return self._ask(_NEXT, (epoch, *noted, partition, last))
+        noted = (self._owner, after.region, self._clock())
+        if before is None:
+            return self._ask(_FIRST, (partition, after.epoch, *noted))
+        return self._ask(_NEXT, (after.epoch, *noted, partition, before.epoch))
 
-    def _last(self, partition: int) -> tuple[int, str]:
-        """(epoch, region); epoch 0 when nobody took it yet."""
+    def _home(self, partition: int) -> Home | None:
+        """None when nobody took it yet."""
         select = self._link.prepared(_LAST, ConsistencyLevel.SERIAL)
         (answer,) = self._link.run([(select, (partition,))])
         rows = answer.current_rows
-        return (int(rows[0][0]), rows[0][1] or "") if rows else (0, "")
+        return Home(int(rows[0][0]), rows[0][1] or "") if rows else None
 
     def _ask(self, statement: str, values: tuple[Any, ...]) -> bool:
         (answer,) = self._link.run([(self._link.prepared(statement), values)])

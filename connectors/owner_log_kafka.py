@@ -83,10 +83,7 @@ class KafkaOwnerLog:
         producer = self._producer
         try:
             producer.begin_transaction()
-            for topic, partition, key, value in records[:-1]:
-                self._produce(topic, value, key=key, partition=partition)
-            topic, partition, key, value = records[-1]
-            self._produce(topic, value, key=key, partition=partition, on_delivery=last_delivered)
+            self._produce_all(records, last_delivered)
             while producer.flush(_CALL_S_MAX):
                 log.warning("partition %d: waits for the brokers to take a transaction", self._partition)
             before_commit()
@@ -101,10 +98,15 @@ class KafkaOwnerLog:
         assert delivered, "a committed transaction's records are delivered"
         return delivered[0]
 
-    def _produce(self, topic: str, value: bytes | None, **options: Any) -> None:
-        while True:
+    def _produce_all(self, records: Sequence[Record], last_delivered: Callable[[KafkaError | None, Any], None]) -> None:
+        produce, done, last = self._producer.produce, 0, len(records) - 1
+        while done <= last:
             try:
-                self._producer.produce(topic, value, **options)
+                for topic, partition, key, value in records[done:last]:
+                    produce(topic, value, key, partition)
+                    done += 1
+                topic, partition, key, value = records[last]
+                produce(topic, value, key, partition, last_delivered)
                 return
             except BufferError:  # the client holds as much as it may: let some of it go out
                 self._producer.poll(0.1)

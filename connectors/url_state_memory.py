@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from connectors.ports import Elsewhere, UrlWrite
 from connectors.url_batches import batches, row_of
 from schemas.cassandra import STAMP_EPOCH_MAX, stamp
+from streams.core import homes
+from streams.core.homes import Home
 
 
 class MemoryUrlState:
@@ -56,25 +58,26 @@ class MemoryEpochs:
     def __init__(self, region: str = "", *, of: MemoryEpochs | None = None) -> None:
         """`region`: where the worker runs. `of`: another's, whose numbers these are."""
         self._region = region
-        self._last: dict[int, tuple[int, str]] = {} if of is None else of._last
+        self._homes: dict[int, Home] = {} if of is None else of._homes
         self._lock: threading.Lock = threading.Lock() if of is None else of._lock
 
     def take(self, partition: int) -> int:
         with self._lock:
-            epoch, home = self._last.get(partition, (0, self._region))
-            if home != self._region:
-                raise Elsewhere(f"partition {partition} is at home in region {home!r}")
-            return self._next(partition, epoch, home)
+            before = self._homes.get(partition)
+            after = homes.taken(before, self._region)
+            if after is None:
+                raise Elsewhere(f"partition {partition} is at home in another region than {self._region!r}: {before}")
+            return self._settle(partition, after)
 
     def home(self, partition: int) -> str | None:
         with self._lock:
-            return self._last[partition][1] if partition in self._last else None
+            return self._homes[partition].region if partition in self._homes else None
 
     def move(self, partition: int, region: str) -> int:
         with self._lock:
-            return self._next(partition, self._last.get(partition, (0, ""))[0], region)
+            return self._settle(partition, homes.moved(self._homes.get(partition), region))
 
-    def _next(self, partition: int, epoch: int, region: str) -> int:
-        assert epoch < STAMP_EPOCH_MAX
-        self._last[partition] = epoch + 1, region
-        return epoch + 1
+    def _settle(self, partition: int, home: Home) -> int:
+        assert home.epoch <= STAMP_EPOCH_MAX
+        self._homes[partition] = home
+        return home.epoch

@@ -17,7 +17,6 @@ from connectors.changelog_kafka import KafkaChangelog
 from connectors.owner_log_kafka import KafkaOwnerLog
 from connectors.schema_registry import SchemaRegistry
 from infra.explaining import Explainer
-from infra.fleet_checks import check_topics
 from infra.provision.kafka_admin import client_settings
 from infra.settings import Settings
 from infra.settings_fleet import Fleet, KafkaSecurity
@@ -32,7 +31,7 @@ from streams.fleet.feed import Pace
 from streams.fleet.owner import Ports, Setting
 from streams.fleet.worker import Explain, OwnerApp, Worker, owner_app
 
-__all__ = ["check_topics", "open_owner"]
+__all__ = ["faust_credentials", "open_owner"]
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ def open_owner(settings: Settings) -> OwnerApp:
         app=f"{OWNER_APP}-{fleet.region}" if fleet.region else OWNER_APP,
         kafka=kafka,
         broker=";".join(f"kafka://{server}" for server in fleet.kafka),
-        credentials=_credentials(fleet),
+        credentials=faust_credentials(fleet),
         data=Path(fleet.data).absolute(),
         session_s=fleet.session_s,
         standbys=fleet.standbys,
@@ -104,7 +103,7 @@ def _explain(setting: Setting) -> Explain:
     return explain
 
 
-def _credentials(fleet: Fleet) -> Any:
+def faust_credentials(fleet: Fleet) -> Any:
     """What Faust's own client logs in with; None where the brokers ask for nothing."""
     security = fleet.kafka_security
     context = _tls(fleet) if security in (KafkaSecurity.SSL, KafkaSecurity.SASL_SSL) else None

@@ -29,7 +29,7 @@ from streams.fleet.stage_app import Opened, StageApp, stage_app
 from streams.fleet.texts import SegmentTexts
 from streams.fleet.worker import leave
 
-__all__ = ["PARSE_APP", "make_reader", "open_parse", "partitioning"]
+__all__ = ["PARSE_APP", "READS_MAX", "make_reader", "open_parse", "partitioning"]
 
 PARSE_APP = "headrace-parse"
 TOPIC = "parse-tasks"
@@ -37,7 +37,7 @@ SPOOL = "parse-spool"
 PACE = Pace(groups_max=24, open_messages_max=48, open_of_partition_max=24)
 """A message is a hundred tasks at most. Work goes on while the messages before wait for their segment."""
 
-_READS_MAX = 16  # of the object store at once
+READS_MAX = 16  # of the object store at once
 _KEYS_MAX = 100_000
 
 
@@ -96,7 +96,7 @@ def _opened(settings: Settings, spool: Spool, now: Callable[[], int], metrics: M
     )
     texts = SegmentTexts(segments)
     pool = ParserPool(workers=workers, limits=parse_limits(settings), product_token=product_token(settings.crawl))
-    threads = ThreadPoolExecutor(_READS_MAX, thread_name_prefix="bodies")
+    threads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="bodies")
     threads.submit(segments.recover)
     stage = ParseStage(
         pool,
@@ -116,8 +116,6 @@ def _opened(settings: Settings, spool: Spool, now: Callable[[], int], metrics: M
         spool.close()
 
     def gauges(running: Stage) -> Iterable[tuple[str, Labels, float]]:
-        yield "headrace_parse_backlog", (), stage.waiting
-        yield "headrace_parse_backlog_max", (), fleet.parse_backlog_max
         yield "headrace_parser_deaths_total", (), pool.deaths
         yield "headrace_service_away_seconds", ("s3",), objects.away_s()
 

@@ -5,9 +5,10 @@
 A value is one record or a batch, the array of one kind of record. The writer's schema is found by its fingerprint
 among all versions that this build knows, and resolved to the newest, so `decode` always gives today's struct.
 
-Fields are named alike in schema and struct and stand in the same order (a test holds them to it). What differs is done
-by hand here: enums by value, sequences as tuples, structs within structs, and unsigned 64-bit numbers, which Avro's
-`long` carries as the signed number of the same bits.
+Fields are named alike in schema and struct and stand in the same order (a test holds them to it). The newest schemas
+are written and read by `schemas.compiled`. What an older one wrote goes by fastavro, and what differs is done by hand
+here: enums by value, sequences as tuples, structs within structs, and unsigned 64-bit numbers, which Avro's `long`
+carries as the signed number of the same bits.
 """
 
 from __future__ import annotations
@@ -18,19 +19,16 @@ import types
 import typing
 from collections.abc import Callable, Sequence
 from functools import cache
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import fastavro
 import msgspec
 
-from schemas import registry
-from schemas.records import ParsedPage
-from schemas.url_rows import Visit
+from schemas import compiled, registry
 
 MARKER = b"\xc3\x01"
 HEADER_BYTES = len(MARKER) + 8
-UNSIGNED = frozenset({(ParsedPage, "simhash"), (Visit, "simhash")})
+UNSIGNED = compiled.UNSIGNED
 
 R = TypeVar("R", bound=msgspec.Struct)
 _Convert = Callable[[Any], Any]
@@ -51,7 +49,7 @@ class BadRecord(Exception):
 def encode(record: msgspec.Struct) -> bytes:
     """One record. Raises `BadRecord` for what Avro does not hold: lone surrogates, numbers beyond 64 bits."""
     kind = type(record)
-    return _write(kind, batch=False, value=record, convert=_to_avro(kind))
+    return _write(kind, batch=False, write=lambda: compiled.writer(kind)(record))
 
 
 def encode_batch(batch: Sequence[msgspec.Struct]) -> bytes:
@@ -59,10 +57,9 @@ def encode_batch(batch: Sequence[msgspec.Struct]) -> bytes:
     assert batch, "an empty batch is not sent"
     kind = type(batch[0])
     if len(batch) == 1:
-        return encode(batch[0])  # half the cost: fastavro parses an array's schema again on each call
+        return encode(batch[0])
     assert all(type(record) is kind for record in batch), "a batch holds one kind of record"
-    convert = _to_avro(kind)
-    return _write(kind, batch=True, value=batch, convert=lambda records: [convert(record) for record in records])
+    return _write(kind, batch=True, write=lambda: compiled.write_several(kind, batch))
 
 
 def decode(data: bytes, kind: type[R]) -> tuple[R, ...]:
@@ -86,7 +83,7 @@ def decode_any(data: bytes) -> tuple[msgspec.Struct, ...]:
 def from_avro(kind: type[R], value: dict[str, Any]) -> R:
     """A struct from what fastavro resolved to the newest schema of `kind`. Raises `BadRecord`."""
     try:
-        return typing.cast("R", _from_avro(kind, resolved=True)(value))
+        return typing.cast("R", _from_avro(kind)(value))
     except _UNREADABLE as error:
         raise _unreadable(kind.__name__, error) from error
 
@@ -94,12 +91,10 @@ def from_avro(kind: type[R], value: dict[str, Any]) -> R:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def _write(kind: type[msgspec.Struct], *, batch: bool, value: Any, convert: _Convert) -> bytes:
+def _write(kind: type[msgspec.Struct], *, batch: bool, write: Callable[[], bytes]) -> bytes:
     version = registry.newest(kind, batch=batch)
-    out = io.BytesIO()
-    out.write(MARKER + version.fingerprint)
     try:
-        fastavro.schemaless_writer(out, version.parsed, convert(value))
+        return MARKER + version.fingerprint + write()
     except _UNWRITABLE as error:
         raise BadRecord(
             f"writing {kind.__name__}",
@@ -107,54 +102,6 @@ def _write(kind: type[msgspec.Struct], *, batch: bool, value: Any, convert: _Con
             came=f"{type(error).__name__}: {error}",
             remedy="the record is dropped; what made it should have refused it",
         ) from error
-    return out.getvalue()
-
-
-@cache
-def _to_avro(kind: type[msgspec.Struct]) -> _Convert:
-    """A function from a struct to the dict that fastavro writes. Only the fields that need it are converted."""
-    hints = typing.get_type_hints(kind)
-    names = tuple(field.name for field in msgspec.structs.fields(kind))
-    special = tuple(
-        (name, convert) for name in names if (convert := _writer(hints[name], (kind, name) in UNSIGNED)) is not None
-    )
-
-    def convert_struct(record: Any) -> dict[str, Any]:
-        fields = msgspec.structs.asdict(record)
-        for name, convert in special:
-            value = fields[name]
-            if value is not None:
-                fields[name] = convert(value)
-        return fields
-
-    return convert_struct
-
-
-def _writer(hint: Any, unsigned: bool) -> _Convert | None:
-    """What turns a present value of this type into Avro's; None when it is written as it is.
-
-    In a union fastavro takes a tuple for (type name, value). So a struct that may be missing is named, which spares
-    a look at all of its fields for whether they fit (40 us of a visited URL became 26), and a sequence is a list.
-    """
-    may_be_missing = isinstance(hint, types.UnionType)
-    hint = _present(hint)
-    if typing.get_origin(hint) is tuple:
-        inner = _writer(typing.get_args(hint)[0], False)
-        if inner is None:
-            return list if may_be_missing else None
-        return lambda values: [inner(value) for value in values]
-    if issubclass(hint, enum.Enum):
-        return attrgetter("_value_")
-    if issubclass(hint, msgspec.Struct):
-        to_avro, name = _to_avro(hint), f"headrace.{hint.__name__}"
-        return (lambda value: (name, to_avro(value))) if may_be_missing else to_avro
-    return _to_signed if unsigned else None
-
-
-def _to_signed(number: int) -> int:
-    if not 0 <= number < 1 << 64:
-        raise OverflowError(f"{number} is not an unsigned number of 64 bits")
-    return number - (1 << 64) if number >> 63 else number
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -181,17 +128,31 @@ def _version_of(data: bytes, who: str) -> registry.Version:
 
 def _read(data: bytes, version: registry.Version) -> tuple[msgspec.Struct, ...]:
     newest = registry.newest(version.record, batch=version.batch)
+    if version is newest:
+        return _read_newest(data, version)
     stream = io.BytesIO(data)
     stream.seek(HEADER_BYTES)
-    convert = _from_avro(version.record, resolved=version is not newest)
+    convert = _from_avro(version.record)
     try:
-        value: Any = fastavro.schemaless_reader(stream, version.parsed, None if version is newest else newest.parsed)
+        value: Any = fastavro.schemaless_reader(stream, version.parsed, newest.parsed)
         read = tuple([convert(one) for one in value]) if version.batch else (convert(value),)
     except _UNREADABLE as error:
         raise _unreadable(version.record.__name__, error) from error
     if stream.tell() != len(data):
         raise _unreadable(version.record.__name__, f"{len(data) - stream.tell()} bytes after the value")
     return read
+
+
+def _read_newest(data: bytes, version: registry.Version) -> tuple[msgspec.Struct, ...]:
+    kind = version.record
+    read = compiled.several_reader(kind) if version.batch else compiled.reader(kind)
+    try:
+        value, end = read(data, HEADER_BYTES)
+    except _UNREADABLE as error:
+        raise _unreadable(kind.__name__, error) from error
+    if end != len(data):
+        raise _unreadable(kind.__name__, f"{len(data)} bytes instead of {end}")
+    return value if version.batch else (value,)
 
 
 def _unreadable(who: str, why: object) -> BadRecord:
@@ -205,18 +166,15 @@ def _unreadable(who: str, why: object) -> BadRecord:
 
 
 @cache
-def _from_avro(kind: type[msgspec.Struct], *, resolved: bool) -> _Convert:
-    """A function from the dict that fastavro read to the struct.
+def _from_avro(kind: type[msgspec.Struct]) -> _Convert:
+    """A function from the dict that fastavro resolved to the struct.
 
-    `resolved`: another schema wrote it, and fields may hold defaults, which fastavro takes from the schema's JSON: text
-    for a field of bytes.
+    Fields may hold defaults, which fastavro takes from the schema's JSON: text for a field of bytes.
     """
     hints = typing.get_type_hints(kind)
     names = [field.name for field in msgspec.structs.fields(kind)]
     special = tuple(
-        (name, convert)
-        for name in names
-        if (convert := _reader(hints[name], (kind, name) in UNSIGNED, resolved)) is not None
+        (name, convert) for name in names if (convert := _reader(hints[name], (kind, name) in UNSIGNED)) is not None
     )
 
     def convert_dict(fields: dict[str, Any]) -> msgspec.Struct:
@@ -229,17 +187,17 @@ def _from_avro(kind: type[msgspec.Struct], *, resolved: bool) -> _Convert:
     return convert_dict
 
 
-def _reader(hint: Any, unsigned: bool, resolved: bool) -> _Convert | None:
+def _reader(hint: Any, unsigned: bool) -> _Convert | None:
     """What turns a present value of Avro's into this type; None when it is taken as it is."""
     hint = _present(hint)
     if typing.get_origin(hint) is tuple:
-        inner = _reader(typing.get_args(hint)[0], False, resolved)
+        inner = _reader(typing.get_args(hint)[0], False)
         return tuple if inner is None else lambda values: tuple([inner(value) for value in values])
     if issubclass(hint, enum.Enum):
         return {member.value: member for member in hint}.__getitem__
     if issubclass(hint, msgspec.Struct):
-        return _from_avro(hint, resolved=resolved)
-    if hint is bytes and resolved:
+        return _from_avro(hint)
+    if hint is bytes:
         return _default_to_bytes
     return _to_unsigned if unsigned else None
 

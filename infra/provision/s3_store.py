@@ -13,10 +13,10 @@ from infra.provision.steps import ServiceAway
 from infra.settings_fleet import Fleet
 from streams.core.failures import EXIT_FAILED, CrawlError
 
-__all__ = ["BotoStore", "open_client"]
+__all__ = ["CONNECTIONS_MAX", "BotoStore", "open_client"]
 
+CONNECTIONS_MAX = 64  # kept open; a stage reads and uploads by some dozen threads
 _ANSWER_S_MAX = 10
-_CONNECTIONS_MAX = 64  # kept open; a stage reads and uploads by some dozen threads
 _TAKES_NO_RULES = {"NotImplemented", "MethodNotAllowed", "MalformedXML", "InvalidRequest", "InvalidArgument"}
 
 
@@ -33,7 +33,7 @@ def open_client(fleet: Fleet) -> Any:
         config=Config(
             connect_timeout=_ANSWER_S_MAX,
             read_timeout=_ANSWER_S_MAX,
-            max_pool_connections=_CONNECTIONS_MAX,
+            max_pool_connections=CONNECTIONS_MAX,  # of 10, the default, all others were closed after each read
             retries={"total_max_attempts": 2, "mode": "standard"},
             # Stores beside Amazon's are found by path: a name for each bucket needs a DNS of its own.
             s3={"addressing_style": "path" if fleet.s3_endpoint else "auto"},

@@ -12,6 +12,8 @@ Faust's own streams, so its faults there (infra/decisions/0097) cannot touch us.
 | of restarts is given one second of capacity, which is one token           | a second                                |
 | recovery reads a changelog to an offset that a transactional topic may    | `OwnerRecovery`: nothing of our table   |
 | never give, and applies what was undone                                   | is Faust's to recover                   |
+| a consumer that has read nothing for five minutes leaves its group for    | `worker.IDLE_S_MAX`: ours never reads,  |
+| good (aiokafka's max_poll_interval_ms)                                    | and never leaves for that               |
 """
 
 from __future__ import annotations

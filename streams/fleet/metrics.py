@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 from schemas.metrics import METRICS, MetricKind
 from streams.core.turn import Turn
@@ -50,8 +52,8 @@ class Metrics:
         counts = turn.counts
         with self._lock:
             self.committed_ms[partition] = now_ms
-            for lease in turn.leases:
-                self._add("headrace_leases_total", 1, (lease.kind.value,))
+            for kind, number in Counter(map(_KIND, turn.leases)).items():
+                self._add("headrace_leases_total", number, (kind,))
             for answer, number in (
                 ("new", counts.admitted),
                 ("known", counts.known),
@@ -60,8 +62,7 @@ class Metrics:
                 self._add("headrace_urls_total", number, (answer,))
             self._add("headrace_leases_lost_total", counts.lost, ())
             self._add("headrace_trap_patterns_paused_total", counts.patterns_paused, ())
-            for rank, waited_ms in turn.waits:
-                self._observe("headrace_eligibility_lag_seconds", waited_ms / 1_000, (_priority(rank),))
+            self._observe_lags(turn.waits)
             for age_ms in turn.robots_ages_ms:
                 self._observe("headrace_robots_age_seconds", age_ms / 1_000, ())
             for letter in turn.dead:
@@ -108,12 +109,28 @@ class Metrics:
             self._counters[name, labels] = self._counters.get((name, labels), 0) + number
 
     def _observe(self, name: str, number: float, labels: Labels) -> None:
+        histogram = self._histogram_of(name, labels)
+        histogram.buckets[bisect_left(_SECONDS, number)] += 1
+        histogram.total += number
+
+    def _histogram_of(self, name: str, labels: Labels) -> _Histogram:
         assert METRICS[name].kind is MetricKind.HISTOGRAM, name
         histogram = self._histograms.get((name, labels))
         if histogram is None:
             histogram = self._histograms[name, labels] = _Histogram()
-        histogram.buckets[bisect_left(_SECONDS, number)] += 1
-        histogram.total += number
+        return histogram
+
+    def _observe_lags(self, waits: Iterable[tuple[int, int]]) -> None:
+        """(rank, ms) of each lease: an owner makes tens of thousands a second."""
+        several: dict[str, list[int]] = {}
+        for rank, waited_ms in waits:
+            several.setdefault(_PRIORITIES[255 - (rank >> 8)], []).append(waited_ms)
+        for priority, all_ms in several.items():
+            histogram = self._histogram_of("headrace_eligibility_lag_seconds", (priority,))
+            buckets = histogram.buckets
+            for ms, times in Counter(all_ms).items():
+                buckets[bisect_left(_SECONDS, ms / 1_000)] += times
+            histogram.total += sum(all_ms) / 1_000
 
     def _labels(self, name: str, labels: Labels, more: Mapping[str, str] | None = None) -> str:
         named = {"stage": self._stage, **dict(zip(METRICS[name].labels, labels, strict=True)), **(more or {})}
@@ -142,6 +159,10 @@ def _priority(rank: int) -> str:
     """Of the 256 values that a URL may have (`streams.core.rows.rank`; an ordinary link has 128), in thirds."""
     value = 255 - (rank >> 8)
     return "high" if value >= 171 else "normal" if value >= 85 else "low"
+
+
+_PRIORITIES = tuple(_priority((255 - value) << 8) for value in range(256))  # by value
+_KIND = attrgetter("kind._value_")
 
 
 def _escaped(text: str) -> str:

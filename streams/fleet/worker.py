@@ -33,6 +33,10 @@ from streams.fleet.table import OwnerTable
 log = logging.getLogger(__name__)
 
 STAGE = "owner"
+IDLE_S_MAX = 10 * 365 * 86_400.0
+"""aiokafka leaves the group, and does not come back, once nobody has read by its consumer for so long. Faust's consumer
+reads nothing here, ever (`faust_mends.OwnerRecovery`): by the usual 300 s every owner would be out after five minutes,
+and nobody would take over from one that died. A loop that stands still is still found, by its heartbeats."""
 
 Explain = Callable[[int, Reads, str], Sequence[tuple[str, str]]]
 """(partition, its store, URL or host) to (label, sentence), as `infra.explaining` makes them."""
@@ -119,7 +123,7 @@ def owner_app(worker: Worker, setting: Setting, ports: Ports, explain: Explain |
         table_standby_replicas=worker.standbys,
         broker_session_timeout=float(worker.session_s),
         broker_heartbeat_interval=worker.session_s / 5,
-        broker_max_poll_interval=300.0,
+        broker_max_poll_interval=IDLE_S_MAX,
         stream_wait_empty=False,
         TableManager=OwnerTableManager,
     )

@@ -167,7 +167,8 @@ class OwnerProcess(abc.ABC):
             return
         room = self.room()
         if self.rightful():
-            self.judges.flow.capacity(room > 0, self.loop.now_ms)
+            # An index of some rows a turn is loaded far slower here than any real one: that time is not the frontier's.
+            self.judges.flow.capacity(room > 0 and not self.owner.index.loading, self.loop.now_ms)
         if self.pending():
             self._look_in(bounds.GROUP_MS_MIN)
             return

@@ -77,7 +77,7 @@ def measure(world: StageWorld, arguments: argparse.Namespace) -> None:
             ("route", "headrace-route", "parsed-pages"),
         ):
             worker = world.worker(stage, stage)
-            until(lambda w=worker: "are ours" in w.said(200), "the worker to begin", 60)  # type: ignore[misc]
+            until(lambda w=worker: "are ours" in w.said(200), "the worker to begin", 300)  # type: ignore[misc]
             began_s, cpu_before = time.monotonic(), cpu_s(worker.process.pid)
             until(now_and_then(lambda g=group, t=topic: world.lag(g, t) == 0), "all of it", 900)  # type: ignore[misc]
             took_s, cpu = time.monotonic() - began_s, cpu_s(worker.process.pid) - cpu_before

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import io
 import types
 import typing
 from typing import Any
 
+import fastavro
 import msgspec
 import pytest
 from hypothesis import given
@@ -118,3 +120,35 @@ def test_a_strangers_value_is_refused_with_what_came() -> None:
     for data in (b"", b"\xc3\x01\x00", b"{}"):
         with pytest.raises(BadRecord, match="single-object encoding"):
             codec.decode(data, FetchLease)
+
+
+@given(st.sampled_from(registry.RECORDS).flatmap(lambda kind: st.lists(records_of(kind), min_size=2, max_size=4)))
+def test_fastavro_reads_the_same_and_writes_the_same_bytes(batch: list[msgspec.Struct]) -> None:
+    """The functions made from a schema are Avro's encoding: another implementation reads it, and writes it no other."""
+    data = codec.encode_batch(batch)
+    newest = registry.newest(type(batch[0]), batch=True)
+    read: Any = fastavro.schemaless_reader(io.BytesIO(data[codec.HEADER_BYTES :]), newest.parsed, None)
+    again = io.BytesIO()
+    fastavro.schemaless_writer(again, newest.parsed, read)
+    assert again.getvalue() == data[codec.HEADER_BYTES :]
+    assert [codec.from_avro(type(batch[0]), one) for one in read] == batch
+
+
+@given(st.sampled_from(SAMPLES), st.integers(1, 400))
+def test_a_value_that_is_cut_off_is_a_bad_record(sample: msgspec.Struct, cut: int) -> None:
+    """However short a value is cut, nothing is read from it: not even with a text at its end that looks whole."""
+    data = codec.encode(sample)
+    cut = 1 + cut % (len(data) - codec.HEADER_BYTES)
+    with pytest.raises(BadRecord):
+        codec.decode(data[:-cut], type(sample))
+
+
+def test_a_long_of_more_than_64_bits_is_a_bad_record() -> None:
+    """A number that no schema holds is refused on both ways, as the damage that it is."""
+    lease = next(one for one in SAMPLES if isinstance(one, FetchLease))
+    with pytest.raises(BadRecord):
+        codec.encode(msgspec.structs.replace(lease, delay_ms=1 << 63))
+    data = codec.encode(msgspec.structs.replace(lease, delay_ms=0))
+    assert data[-1:] == b"\0"
+    with pytest.raises(BadRecord):
+        codec.decode(data[:-1] + b"\xff" * 9 + b"\x7f", FetchLease)

@@ -198,7 +198,7 @@ def test_an_epoch_whose_answer_was_lost_is_nobodys(clusters: list[FakeCassandra]
 
     def answer(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         if statement.startswith("SELECT"):
-            return [(table[values[0]],)] if values[0] in table else []
+            return [(table[values[0]], "r")] if values[0] in table else []
         if statement.startswith("INSERT"):
             partition, epoch, expected = values[0], values[1], None
         else:

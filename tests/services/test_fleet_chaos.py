@@ -23,7 +23,7 @@ def chaos(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ch
         fleet,
         tmp_path_factory.mktemp("chaos"),
         pages=30,
-        hosts_max=60,
+        hosts_max=80,
         delay_ms=100,
         seed=SEED,
         fleet__parse_backlog_max=BACKLOG_MAX,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from infra import fleet_clients
 from infra.provision.everything import provision
 from infra.provision.steps import Step
 from infra.settings import load
+from infra.settings_fleet import STAGES
 from schemas.topics import partition_for
 from streams.cli import main
 from tests.services.conftest import Fleet as Services
@@ -32,6 +34,9 @@ FAUST = ("-m", "faust", "-A", "streams.app", "worker", "-l", "info", "--web-port
 
 
 NAMES = tuple(f"h{number}.test" for number in range(8))
+
+
+ALARMS = ("headrace_consumer_lag_records", "headrace_commit_age_seconds")
 
 
 class Worker:
@@ -111,6 +116,14 @@ class World:
                 worker.process.wait()
 
 
+def alarmed(worker: Worker) -> set[tuple[str, str]]:
+    """(metric, stage) of the numbers that the alarms on lag and commit age rest on, as the worker shows them."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}/metrics", timeout=10) as answer:
+        page = answer.read().decode()
+    samples = re.findall(r'^(\w+)\{stage="(\w+)"', page, re.MULTILINE)
+    return {(name, stage) for name, stage in samples if name in ALARMS}
+
+
 @pytest.fixture
 def world(fleet: Services, tmp_path: Path) -> Iterator[World]:
     made = World(fleet, tmp_path)
@@ -148,6 +161,7 @@ def test_an_owner_is_found_wherever_it_is(world: World, site: ServedSite) -> Non
 
     for host in hosts:
         until(partial(stored, host), f"{host}\n{first.said()}", 90)
+    assert alarmed(first) == {(name, stage) for name in ALARMS for stage in STAGES}
     first.process.kill()
     first.process.wait()
     until(lambda: f"{second.port}: partitions 0-3" in world.run("status", "--fleet").printed, second.said(), 90)

@@ -78,6 +78,7 @@ class Chaos:
             folder / "fleet",
             list(self._left),
             name="chaos",
+            module="tests.support.whole_worker",
             politeness__delay_ms=delay_ms,
             fetch__duration_ms_max=5_000,
             **settings,
@@ -141,6 +142,7 @@ class Chaos:
         before, began_s = len(self.log()), time.monotonic()
         act()
         took_s, during = time.monotonic() - began_s, len(self.log()) - before
+        self.feed(1)  # the deed may have taken as long as all that was left
         self._say(f"{name}: {took_s:.1f} s, {during} requests meanwhile; goes on {self.goes_on():.1f} s later")
 
     def deeds(self) -> dict[str, Callable[[], None]]:

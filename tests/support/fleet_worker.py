@@ -23,13 +23,15 @@ from infra.settings_fleet import Fleet
 from infra.wiring import steady_clock
 from infra.wiring_fleet import open_epochs, open_link, open_url_state
 from schemas.topics import OWNER_APP, OWNER_CHANGELOG
+from streams.collector import quiet_collector
 from streams.core.policy import BudgetPolicy, CrawlPolicy, Politeness
 from streams.core.rules.scope import Scope, ScopeMode
 from streams.fleet.feed import Pace
 from streams.fleet.keeper import Limits
 from streams.fleet.owner import Ports, Setting
+from streams.fleet.pages import serve
 from streams.fleet.worker import OwnerApp, Worker, owner_app
-from tests.support.url_state_file import FileUrlState
+from tests.support.url_state_file import FileUrlState, NoUrlState
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class Order(msgspec.Struct, frozen=True):
     kafka: str
     data: str
     rows: str  # the file of URL rows and epochs, where no Cassandra is named
+    keeps_rows: bool = True  # False: no row is written anywhere, only the epochs are in that file
     cassandra: str = ""  # host:port
     keyspace: str = ""
     region: str = ""
@@ -131,10 +134,12 @@ def _stores(order: Order) -> tuple[UrlState, Epochs, Callable[[], None]]:
     """(URL rows, epochs, how they are closed)."""
     if not order.cassandra:
         rows = FileUrlState(Path(order.rows), order.region)
-        return rows, rows, lambda: None
+        return rows if order.keeps_rows else NoUrlState(), rows, lambda: None
     link = open_link(Fleet(cassandra=(order.cassandra,), keyspace=order.keyspace), log.warning)
     return open_url_state(link), open_epochs(link, worker=Path(order.data).name, region=order.region), link.close
 
 
 if TOLD in os.environ:
     app = build(msgspec.json.decode(os.environ[TOLD], type=Order))
+    serve(app, [app])  # the pages that the carrier serves for the real one
+    quiet_collector()

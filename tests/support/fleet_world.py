@@ -238,6 +238,7 @@ def _told(order: Order, port: int) -> tuple[str, dict[str, str]]:
         "data": order.data,
         "partitions": order.partitions,
         "leases_max": order.leases_max,
+        "parse_backlog_max": order.tasks_max,
         "session_s": order.session_s,
         "standbys": order.standbys,
         "group_ms": order.group_ms,

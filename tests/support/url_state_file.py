@@ -80,3 +80,16 @@ class FileUrlState:
             found.execute("PRAGMA journal_mode = WAL")
             found.execute("PRAGMA synchronous = OFF")
         return found
+
+
+class NoUrlState:
+    """Keeps no row: for owners that have them all in their local stores. See `connectors.ports.UrlState`."""
+
+    def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
+        return
+
+    def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
+        return [None] * len(url_ids)
+
+    def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        return []

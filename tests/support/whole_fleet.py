@@ -47,9 +47,9 @@ _PAGE = 1_000  # documents of one search
 class StageProcess:
     """One worker, in a session of its own, with what its parsers use."""
 
-    def __init__(self, stage: str, name: str, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, stage: str, name: str, folder: Path, environment: dict[str, str], module: str) -> None:
         self.stage, self.name, self.log, self.port = stage, name, folder / f"{name}.log", free_port()
-        command = [sys.executable, "-m", "streams.cli", "worker", "--stage", stage, "--data", str(folder / name)]
+        command = [sys.executable, "-m", module, "worker", "--stage", stage, "--data", str(folder / name)]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*command, "--web-port", str(self.port)],
@@ -123,10 +123,19 @@ class WholeFleet:
     """Services, topics made anew, and no worker yet."""
 
     def __init__(
-        self, services: Fleet, folder: Path, hosts: Sequence[str], *, name: str = "whole", **settings: Any
+        self,
+        services: Fleet,
+        folder: Path,
+        hosts: Sequence[str],
+        *,
+        name: str = "whole",
+        module: str = "streams.cli",
+        **settings: Any,
     ) -> None:
-        """`settings`: `section__key` as in the environment, and all hosts lead to this machine."""
+        """`settings`: `section__key` as in the environment. `module`: whose command a worker is. All hosts lead to this
+        machine."""
         folder.mkdir(parents=True, exist_ok=True)
+        self._module = module
         self.services, self.folder, self.hosts = services, folder, hosts
         self.at = services.up()
         self.workers: list[StageProcess] = []
@@ -159,7 +168,7 @@ class WholeFleet:
 
     def worker(self, stage: str, name: str = "") -> StageProcess:
         """Started; `name` is its folder, which a later one of the same name finds again."""
-        made = StageProcess(stage, name or f"{stage}-{len(self.workers)}", self.folder, self.environment)
+        made = StageProcess(stage, name or f"{stage}-{len(self.workers)}", self.folder, self.environment, self._module)
         self.workers.append(made)
         return made
 

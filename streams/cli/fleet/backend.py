@@ -63,10 +63,12 @@ def default_fleet_backend() -> FleetBackend:
 def need_packages(who: str, names: Sequence[str]) -> None:
     """Raises CrawlError where one is not installed."""
     import importlib.util
+    import sys
 
     from streams.core.failures import EXIT_FAILED, CrawlError
 
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    # Faust, once loaded, is a module of its own making that cannot be looked up.
+    missing = [name for name in names if name not in sys.modules and importlib.util.find_spec(name) is None]
     if missing:
         raise CrawlError(
             f"{who}: needed the fleet's packages, and {', '.join(missing)} is not installed; start it by"
