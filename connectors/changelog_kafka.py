@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from connectors.kafka_ends import known_end
 from connectors.ports import Record
 from streams.core.failures import EXIT_FAILED, CrawlError
 
@@ -178,8 +179,9 @@ class ChangelogFollower:
                     continue  # let go meanwhile
                 batch(found, last[partition])
                 self._last[partition] = last[partition]
-                _, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
-                self.lag[partition] = max(0, high - 2 - last[partition])  # the last offset is a marker's
+                end = known_end(consumer, self._topic, partition)
+                if end is not None:
+                    self.lag[partition] = max(0, end - 2 - last[partition])  # the last offset is a marker's
 
 
 def _taken(messages: Sequence[Any]) -> tuple[dict[int, list[Record]], dict[int, int], bool]:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from connectors.kafka_ends import known_end
+
 __all__ = ["GroupReader", "Input", "Reading"]
 
 log = logging.getLogger(__name__)
@@ -222,7 +224,5 @@ class GroupReader:
 
     def _measure(self, consumer: Any) -> None:
         for partition in self._terms:
-            place = TopicPartition(self._topic, partition)
-            _, high = consumer.get_watermark_offsets(place, cached=True)
-            top = self._top.get(partition)
-            self._lag[partition] = 0 if top is None or high <= 0 else max(0, high - 1 - top)
+            end, top = known_end(consumer, self._topic, partition), self._top.get(partition)
+            self._lag[partition] = 0 if top is None or end is None else max(0, end - 1 - top)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from connectors.kafka_ends import known_end
 from streams.core.failures import EXIT_FAILED, CrawlError
 
 log = logging.getLogger(__name__)
@@ -253,5 +254,6 @@ class KafkaInbox:
             offsets = [TopicPartition(topic, partition, offset + 1) for (topic, partition), offset in applied.items()]
             consumer.commit(offsets=offsets, asynchronous=True)
         for (topic, partition), top in tops.items():
-            _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
-            self.lag[topic, partition] = max(0, high - 1 - top) if high > 0 else 0
+            end = known_end(consumer, topic, partition)
+            if end is not None:
+                self.lag[topic, partition] = max(0, end - 1 - top)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from connectors.kafka_ends import known_end
 from streams.core.failures import EXIT_FAILED, CrawlError
 
 __all__ = ["LeaseReader", "Received", "Receiver", "boot_clock"]
@@ -177,8 +178,9 @@ class LeaseReader:
             self._asked_s = None
             log.warning("leases: positions cannot be committed: %s", error.args[0].str())
         for partition, offset in self._next.items():
-            _, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
-            self.lag[partition] = max(0, high - offset)
+            end = known_end(consumer, self._topic, partition)
+            if end is not None:
+                self.lag[partition] = max(0, end - offset)
 
     def _answered(self, error: Any, partitions: Sequence[Any]) -> None:
         """What came of the commit that was under way. Called within the client's calls."""
