@@ -45,6 +45,10 @@ from streams.tally import Tally
 
 _START_BATCH = 2_000  # URLs that become due in one commit, as a run begins
 
+# Instants are whole milliseconds: a delay from the end of one to the beginning of another is too short by almost one.
+# So no request goes out in the millisecond of its grant. Two, as a timer may be early by one.
+_TICK_S = 0.002
+
 
 class Limits(msgspec.Struct, frozen=True):
     """The runner's own bounds."""
@@ -344,6 +348,8 @@ class Engine:
     async def _fetch(self, lease: FetchLease) -> None:
         assert self._web is not None
         try:
+            if lease.delay_ms and self._now() <= lease.not_before_ms:
+                await asyncio.sleep(_TICK_S)
             fetched = await self._web.fetch(lease)
         except asyncio.CancelledError:
             return
