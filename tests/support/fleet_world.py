@@ -47,6 +47,18 @@ def until(holds: Callable[[], bool], what: str | Callable[[], str], within_s: fl
         wait(_LOOK_S)
 
 
+def remove_topics(kafka: str) -> Any:
+    """Whatever another test left in our topics is gone with them. The client that did it."""
+    admin: Any = AdminClient({"bootstrap.servers": kafka})
+    names = {topic.name for topic in wanted()}
+    there = names & set(admin.list_topics(timeout=15).topics)
+    if there:
+        for future in admin.delete_topics(sorted(there), operation_timeout=_DEED_S_MAX).values():
+            future.result(_DEED_S_MAX)
+    until(lambda: not names & set(admin.list_topics(timeout=15).topics), "the topics to be gone")
+    return admin
+
+
 class FleetWorld:
     """Of one test: whatever another left in the topics is gone.
 
@@ -157,13 +169,7 @@ class FleetWorld:
         return found
 
     def _make_topics(self) -> None:
-        admin: Any = AdminClient({"bootstrap.servers": self.kafka})
-        names = [topic.name for topic in wanted()]
-        there = [name for name in names if name in admin.list_topics(timeout=15).topics]
-        if there:
-            for future in admin.delete_topics(there, operation_timeout=_DEED_S_MAX).values():
-                future.result(_DEED_S_MAX)
-        until(lambda: not set(names) & set(admin.list_topics(timeout=15).topics), "the topics to be gone")
+        admin = remove_topics(self.kafka)
         made = [NewTopic(one.name, self.partitions, 1, config=config_of(one, 1)) for one in wanted()]
         for future in admin.create_topics(made, operation_timeout=_DEED_S_MAX).values():
             future.result(_DEED_S_MAX)
