@@ -72,7 +72,7 @@ class Carrier(faust.App):
         watch.start()
         ended = await asyncio.gather(*map(self._end, self.stages), return_exceptions=True)
         for stage, error in zip(self.stages, ended, strict=True):
-            if isinstance(error, Exception):
+            if isinstance(error, BaseException):  # also where its end was cut off
                 log.error("worker: stage %s did not end well", stage.stage, exc_info=error)
         watch.cancel()
 

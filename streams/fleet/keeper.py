@@ -109,7 +109,9 @@ class Keeper:
         if tasks:
             await asyncio.wait(tasks, timeout=self._limits.settle_s)
         await loop.run_in_executor(None, self._ports.close)  # what still waits for a service that is away ends
-        await asyncio.gather(*tasks)
+        # Whatever became of one partition's task (its fault was told, a hand-over may have been cut off), all else is
+        # closed: a reader left behind keeps this worker in its group, and its partitions from others.
+        await asyncio.gather(*tasks, return_exceptions=True)
         await loop.run_in_executor(None, self._inbox.close)
         await loop.run_in_executor(None, self._follower.close)
         self._threads.shutdown()
