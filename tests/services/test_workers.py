@@ -25,7 +25,7 @@ from schemas.topics import partition_for
 from streams.cli import main
 from tests.services.conftest import Fleet as Services
 from tests.support.fake_engine import Captured
-from tests.support.fleet_world import ROOT, until
+from tests.support.fleet_world import ROOT, remove_topics, until
 from tests.support.ports import free_port
 from tests.support.site import ServedSite
 
@@ -81,6 +81,7 @@ class World:
 
     def __init__(self, fleet: Services, folder: Path) -> None:
         at = fleet.up("kafka", "cassandra", "s3")
+        remove_topics(at["kafka"])  # owners of other tests kept their rows elsewhere
         self.folder = folder
         self.environ = {
             **os.environ,
