@@ -17,6 +17,7 @@ from connectors.ports import Fetched, ParseOutput, Response, StoredContent
 from connectors.segments_local import LocalSegments
 from schemas.records import FetchLogRow, Kind, Outcome, ParsedPage, StoredResult
 from streams.core import policy as bounds
+from streams.core.kept import fetch_log_row, stored_result
 from streams.core.owner import Event
 from streams.core.turn import Turn
 
@@ -73,17 +74,12 @@ class Ledger:
             group.content[content_hash] = StoredContent(ref, result.url, response.fetched_ms)
         elif result.kind is not Kind.ROBOTS:
             group.duplicates += 1
-        stored = StoredResult(
-            lease_id=result.lease_id,
-            host_key=result.host_key,
-            url_id=result.url_id,
-            url_version=result.url_version,
+        stored = stored_result(
+            result,
+            response.headers,
             content_hash=content_hash,
             body=ref,
             content=ref if known is None else known.content,
-            content_type=result.content_type,
-            robots_tags=_header_lines(response, b"x-robots-tag"),
-            link_headers=_header_lines(response, b"link"),
         )
         group.stored[result.lease_id] = (stored, known is not None)
         return stored
@@ -133,35 +129,15 @@ class Ledger:
             result, lease = entry.result, entry.lease
             stored, duplicate = group.stored.get(result.lease_id, (None, False))
             rows.append(
-                FetchLogRow(
-                    started_ms=result.started_ms,
-                    finished_ms=result.finished_ms,
-                    url=result.url,
-                    host_key=result.host_key,
-                    kind=result.kind,
-                    outcome=result.outcome,
-                    lease_id=result.lease_id,
+                fetch_log_row(
+                    result,
+                    stored,
                     url_version=lease.url_version,
                     attempt=lease.attempt,
                     policy_version=entry.policy_version,
                     owner_epoch=epoch,
                     delay_ms=entry.delay_ms,
-                    status=result.status,
-                    error=result.error,
-                    address=result.address,
-                    wire_bytes=result.wire_bytes,
-                    body_bytes=result.body_bytes,
-                    content_type=result.content_type,
-                    content_hash=b"" if stored is None else stored.content_hash,
-                    body=None if stored is None else stored.body,
                     duplicate=duplicate,
-                    redirect_target=result.redirect_target,
-                    retry_after_ms=result.retry_after_ms,
-                    robots=None if result.robots is None else result.robots.decision,
                 )
             )
         return rows
-
-
-def _header_lines(response: Response, name: bytes) -> tuple[str, ...]:
-    return tuple(value.decode("latin-1") for key, value in response.headers if key.lower() == name)

@@ -22,8 +22,9 @@ import msgspec
 from connectors.fetchlog_s3 import S3FetchLog
 from connectors.ports import Fetched, Response, StoreClosed, StoredContent
 from connectors.segments_s3 import S3Segments
-from schemas.records import FetchLease, FetchLogRow, FetchResult, Kind, Outcome, StoredResult
+from schemas.records import FetchLease, FetchResult, Kind, Outcome, StoredResult
 from streams.core import policy as bounds
+from streams.core.kept import fetch_log_row, stored_result
 from streams.fleet.metrics import Metrics
 
 __all__ = ["Keeping", "Store"]
@@ -87,7 +88,17 @@ class Store:
             if result.kind is not Kind.ROBOTS:  # kept for the archive; its rules came with the result
                 self._waiting.append(stored)
             self._seal_in_time()
-        self._log.add(_row(lease, result, stored, duplicate))
+        row = fetch_log_row(
+            result,
+            stored,
+            url_version=lease.url_version,
+            attempt=lease.attempt,
+            policy_version=lease.policy_version,
+            owner_epoch=lease.owner_epoch,
+            delay_ms=lease.delay_ms,
+            duplicate=duplicate,
+        )
+        self._log.add(row)
         if self._log.is_full:
             self._roll()
         elif self._log_timer is None:
@@ -114,17 +125,12 @@ class Store:
             if ref.segment != self._open_name:  # a full one was closed by its last record
                 self._content_open, self._open_name = {}, ref.segment
             self._content_open[content_hash] = StoredContent(ref, result.url, response.fetched_ms)
-        stored = StoredResult(
-            lease_id=result.lease_id,
-            host_key=result.host_key,
-            url_id=result.url_id,
-            url_version=result.url_version,
+        stored = stored_result(
+            result,
+            response.headers,
             content_hash=content_hash,
             body=ref,
             content=ref if known is None else known.content,
-            content_type=result.content_type,
-            robots_tags=_header_lines(response, b"x-robots-tag"),
-            link_headers=_header_lines(response, b"link"),
         )
         return stored, known is not None
 
@@ -189,36 +195,3 @@ class Store:
 
     async def _roll_in_thread(self) -> None:
         await self._loop.run_in_executor(self._threads, self._log.roll)
-
-
-def _row(lease: FetchLease, result: FetchResult, stored: StoredResult | None, duplicate: bool) -> FetchLogRow:
-    return FetchLogRow(
-        started_ms=result.started_ms,
-        finished_ms=result.finished_ms,
-        url=result.url,
-        host_key=result.host_key,
-        kind=result.kind,
-        outcome=result.outcome,
-        lease_id=result.lease_id,
-        url_version=lease.url_version,
-        attempt=lease.attempt,
-        policy_version=lease.policy_version,
-        owner_epoch=lease.owner_epoch,
-        delay_ms=lease.delay_ms,
-        status=result.status,
-        error=result.error,
-        address=result.address,
-        wire_bytes=result.wire_bytes,
-        body_bytes=result.body_bytes,
-        content_type=result.content_type,
-        content_hash=b"" if stored is None else stored.content_hash,
-        body=None if stored is None else stored.body,
-        duplicate=duplicate,
-        redirect_target=result.redirect_target,
-        retry_after_ms=result.retry_after_ms,
-        robots=None if result.robots is None else result.robots.decision,
-    )
-
-
-def _header_lines(response: Response, name: bytes) -> tuple[str, ...]:
-    return tuple(value.decode("latin-1") for key, value in response.headers if key.lower() == name)
