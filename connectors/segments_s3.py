@@ -128,11 +128,6 @@ class S3Segments:
             segment = self._open.get(RESPONSES)
             return "" if segment is None else segment.name
 
-    def open_bytes(self) -> int:
-        """Appended since the last `sync` began."""
-        with self._state:
-            return sum(segment.end for segment in self._open.values())
-
     def backlog_bytes(self) -> int:
         """Appended, and not in the store yet."""
         with self._state:

@@ -203,16 +203,5 @@ class Chaos:
         )
 
 
-def refetches_around(lines: list[Asked], at_ms: float, within_ms: float = 60_000) -> int:
-    """Requests within that time of `at_ms` for what had been asked before."""
-    seen: set[tuple[str, str]] = set()
-    again = 0
-    for line in sorted(lines, key=lambda one: one.start_ms):
-        if (line.host, line.path) in seen and abs(line.start_ms - at_ms) <= within_ms:
-            again += 1
-        seen.add((line.host, line.path))
-    return again
-
-
 def _wait(seconds: float) -> None:
     threading.Event().wait(seconds)

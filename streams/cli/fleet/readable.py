@@ -21,7 +21,6 @@ __all__ = ["Entry", "entries", "json_of", "key_of", "line_of", "record_json"]
 
 VALUE_CHARS_MAX = 120
 _FIRST = ("url", "to_key", "host_key")  # what a record is about, and then what kind of it
-_FOREIGN = (DiscoveredUrl, HostPolicy)
 
 
 class Entry(msgspec.Struct, frozen=True):
