@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from connectors.kafka_ends import known_end
 from connectors.ports import Record
+from connectors.reader_thread import read_on
 from streams.core.failures import EXIT_FAILED, CrawlError
 
 log = logging.getLogger(__name__)
@@ -139,14 +140,7 @@ class ChangelogFollower:
             thread.join()
 
     def _run(self) -> None:
-        try:
-            consumer = _consumer(self._settings)
-            try:
-                self._read_on(consumer)
-            finally:
-                consumer.close()
-        except Exception as error:  # whatever it is: a standby that stands still does not show until it is needed
-            self._failed(error)
+        read_on(lambda: _consumer(self._settings), self._read_on, self._failed)
 
     def _read_on(self, consumer: Any) -> None:
         while not self._stopping.is_set():

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka_ends import known_end
+from connectors.reader_thread import read_on
 
 __all__ = ["GroupReader", "Input", "Reading"]
 
@@ -82,7 +83,7 @@ class GroupReader:
         session_s: int,
         take: Callable[[Sequence[Input]], None],
         room: Callable[[int], bool],
-        failed: Callable[[BaseException], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         """`room`: whether more of a partition may come. `failed`: reading cannot go on, and no waiting mends it."""
         self._topic, self._take, self._room, self._failed = topic, take, room, failed
@@ -141,7 +142,9 @@ class GroupReader:
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        consumer: Any = Consumer(self._settings)
+        read_on(lambda: Consumer(self._settings), self._read_on, self._failed)
+
+    def _read_on(self, consumer: Any) -> None:
         try:
             consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
             while not self._stopping.is_set():
@@ -150,11 +153,8 @@ class GroupReader:
                 if time.monotonic() - self._committed_s >= COMMIT_S:
                     self._commit(consumer, asynchronous=True)
                     self._measure(consumer)
-        except KafkaException as error:
-            self._failed(error)
         finally:
             self._commit(consumer, asynchronous=False)
-            consumer.close()
 
     def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
         self._member = True

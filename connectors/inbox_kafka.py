@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka_ends import known_end
+from connectors.reader_thread import read_on
 from streams.core.failures import EXIT_FAILED, CrawlError
 
 log = logging.getLogger(__name__)
@@ -127,14 +128,7 @@ class KafkaInbox:
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            consumer: Any = Consumer(self._settings)
-            try:
-                self._read_on(consumer)
-            finally:
-                consumer.close()
-        except Exception as error:  # whatever it is: without this thread all partitions stand still, and none says so
-            self._failed(error)
+        read_on(lambda: Consumer(self._settings), self._read_on, self._failed)
 
     def _read_on(self, consumer: Any) -> None:
         while not self._stopping:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka_ends import known_end
+from connectors.reader_thread import read_on
 from streams.core.failures import EXIT_FAILED, CrawlError
 
 __all__ = ["LeaseReader", "Received", "Receiver", "boot_clock"]
@@ -150,15 +151,12 @@ class LeaseReader:
     # --- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        consumer = self._make_consumer(self._settings)
-        try:
-            consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
-            while not self._stopping.is_set():
-                self.turn(consumer)
-        except (KafkaException, CrawlError) as error:
-            self._receiver.failed(error)
-        finally:
-            consumer.close()
+        read_on(lambda: self._make_consumer(self._settings), self._read_on, self._receiver.failed)
+
+    def _read_on(self, consumer: Any) -> None:
+        consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
+        while not self._stopping.is_set():
+            self.turn(consumer)
 
     def turn(self, consumer: Any) -> None:
         """Once around: beat, read, hand on."""

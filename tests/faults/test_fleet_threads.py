@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from connectors import changelog_kafka, inbox_kafka
+from connectors import changelog_kafka, group_reader, inbox_kafka, lease_reader
 from connectors.changelog_kafka import ChangelogFollower
+from connectors.group_reader import GroupReader, Input
 from connectors.inbox_kafka import KafkaInbox, Message, Reader
+from connectors.lease_reader import LeaseReader
 from connectors.ports import Record
 
 TOPIC = "discovered-urls"
@@ -25,6 +28,14 @@ class OneMessage:
     def incremental_assign(self, places: object) -> None: ...
 
     def assign(self, places: object) -> None: ...
+
+    def subscribe(self, topics: object, on_assign: Callable[[Any, Any], None], **calls: object) -> None:
+        on_assign(self, [TopicPartition(TOPIC, 0)])
+
+    def get_watermark_offsets(self, place: object, **how: object) -> tuple[int, int]:
+        return 0, 0
+
+    def commit(self, **what: object) -> None: ...
 
     def close(self) -> None: ...
 
@@ -83,25 +94,60 @@ def follower(failed: Told) -> None:
     ChangelogFollower({}, TOPIC, failed).add(0, None, batch)
 
 
-@pytest.mark.parametrize("begin", [inbox, follower])
+def group(failed: Told) -> None:
+    def take(inputs: Sequence[Input]) -> None:
+        raise KeyError("a fault of ours")
+
+    GroupReader({}, TOPIC, "group", session_s=10, take=take, room=lambda partition: True, failed=failed).start()
+
+
+class Receiver:
+    """Of leases, with a fault."""
+
+    def __init__(self, failed: Told) -> None:
+        self.failed = failed
+
+    def assigned(self, ends: object) -> None: ...
+
+    def revoked(self, partitions: object) -> None: ...
+
+    def lost(self, partitions: object) -> None: ...
+
+    def received(self, records: object) -> None:
+        raise KeyError("a fault of ours")
+
+    def room(self) -> bool:
+        return True
+
+
+def leases(failed: Told) -> None:
+    made = vars(lease_reader)["Consumer"]  # as a test has put it there
+    LeaseReader({}, TOPIC, "group", Receiver(failed), session_s=10, make_consumer=made).start()
+
+
+READERS = (inbox, follower, group, leases)
+MODULES = (inbox_kafka, changelog_kafka, group_reader, lease_reader)
+
+
+@pytest.mark.parametrize("begin", READERS)
 def test_a_thread_does_not_die_in_silence(monkeypatch: pytest.MonkeyPatch, begin: Callable[[Told], None]) -> None:
     """A fault that nobody foresaw ends the worker: its partitions would stand still, or a standby fall behind, while
     the worker looks well and keeps them."""
-    for module in (inbox_kafka, changelog_kafka):
+    for module in MODULES:
         monkeypatch.setattr(module, "Consumer", OneMessage)
     failed = Told()
     begin(failed)
     assert [str(error) for error in failed.wait()] == ["'a fault of ours'"]
 
 
-@pytest.mark.parametrize("begin", [inbox, follower])
+@pytest.mark.parametrize("begin", READERS)
 def test_a_client_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch, begin: Callable[[Told], None]) -> None:
     """A setting that the library refuses shows when the client is made, in the thread."""
 
     def refuse(settings: Any) -> None:
         raise ValueError("no such setting")
 
-    for module in (inbox_kafka, changelog_kafka):
+    for module in MODULES:
         monkeypatch.setattr(module, "Consumer", refuse)
     failed = Told()
     begin(failed)
