@@ -18,8 +18,9 @@ Faust's own streams, so its faults there (infra/decisions/0097) cannot touch us.
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 import faust
 from faust.tables.manager import TableManager
@@ -51,7 +52,16 @@ def check_versions() -> None:
 
 
 class GroupChannel(faust.Channel[Any]):
-    """A channel whose queue Faust's flow control neither suspends nor clears."""
+    """A channel whose queue Faust's flow control neither suspends nor clears. Its agent sets `listening`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.listening = asyncio.Event()
+
+    async def give(self, value: object) -> None:
+        """Put it once somebody listens: a channel without a subscriber swallows what is put."""
+        await self.listening.wait()
+        await self.put(cast(Any, value))
 
     @property
     def queue(self) -> ThrowableQueue[Any]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from connectors.lease_reader import LeaseReader, Received
 from connectors.object_store import ObjectStore
-from streams.fleet.faust_mends import GroupChannel, Patient, check_versions
+from streams.fleet.faust_mends import GroupChannel, Patient
 from streams.fleet.fetch import Fetcher
 from streams.fleet.metrics import Metrics
 from streams.fleet.stage_app import StageApp
@@ -96,35 +96,21 @@ def fetch_app(
     `data`: Faust's own folder, which stays empty. `open_fetcher`: called once, when the event loop runs, with where
     records are handed to.
     """
-    check_versions()
-    app = FetchApp(
-        app_id,
-        broker="kafka://",  # never spoken to
-        store="memory://",
-        datadir=data,
-        autodiscover=False,
-        topic_allow_declare=False,
-        topic_disable_leader=True,
-        stream_wait_empty=False,
-    )
-    app.stage, app.metrics = STAGE, Metrics(STAGE)
+    app = FetchApp.made(app_id, STAGE, data)
     records = GroupChannel(app)
-
     waiting: asyncio.Queue[Sequence[Received]] = asyncio.Queue()  # short: whoever takes them starts no work in line
-    listening = asyncio.Event()
 
     @app.agent(records, supervisor_strategy=Patient, name="fetch-leases")
     async def take(stream: Any) -> None:
         """Takes leases as they come; their requests are tasks."""
-        listening.set()
+        records.listening.set()
         async for received in stream:
             if app.opened is not None:
                 app.opened.fetcher.take(received)
 
     async def feed() -> None:
-        await listening.wait()  # a channel that nobody listens to swallows what is put
         while True:
-            await records.put(cast(Any, await waiting.get()))
+            await records.give(await waiting.get())
 
     async def begin() -> None:
         feeding = asyncio.create_task(feed())

@@ -7,9 +7,8 @@ groups into a channel, and the agent carries them out, several at once (`streams
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
+from typing import Any, Self
 
 import faust
 import msgspec
@@ -19,7 +18,7 @@ from connectors.group_reader import Reading
 from connectors.stage_sender import Sender
 from streams.fleet.faust_mends import GroupChannel, Patient, check_versions
 from streams.fleet.metrics import Labels, Metrics
-from streams.fleet.stage import Group, Pace, Stage, Work
+from streams.fleet.stage import Pace, Stage, Work
 from streams.fleet.worker import leave
 
 __all__ = ["Opened", "StageApp", "stage_app"]
@@ -51,6 +50,24 @@ class StageApp(faust.App):
     reader: Reading | None = None
     ended: Callable[[], Awaitable[None]] | None = None
     begin: Callable[[], Awaitable[None]] | None = None
+
+    @classmethod
+    def made(cls, app_id: str, stage: str, data: str) -> Self:
+        """Not started, and without agents. Raises CrawlError for versions of Faust that were never looked at."""
+        check_versions()
+        app = cls(
+            app_id,
+            broker="kafka://",  # never spoken to
+            store="memory://",
+            datadir=data,
+            autodiscover=False,
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            web_enabled=False,  # its pages are the worker's
+            stream_wait_empty=False,
+        )
+        app.stage, app.metrics = stage, Metrics(stage)
+        return app
 
     def alive(self) -> str | None:
         return None  # whatever ends the reader or the gathering ends the process
@@ -93,30 +110,13 @@ def stage_app(
 
     `data`: Faust's own folder, which stays empty. `open_stage`: called once, when the event loop runs.
     """
-    check_versions()
-    app = StageApp(
-        app_id,
-        broker="kafka://",  # never spoken to
-        store="memory://",
-        datadir=data,
-        autodiscover=False,
-        topic_allow_declare=False,
-        topic_disable_leader=True,
-        web_enabled=False,  # its pages are the worker's
-        stream_wait_empty=False,
-    )
-    app.stage, app.metrics = stage, Metrics(stage)
+    app = StageApp.made(app_id, stage, data)
     groups = GroupChannel(app)
-    listening = asyncio.Event()
-
-    async def hand_on(group: Group) -> None:
-        await listening.wait()  # a channel that nobody listens to swallows what is put
-        await groups.put(cast(Any, group))
 
     @app.agent(groups, concurrency=pace.groups_max, supervisor_strategy=Patient, name=f"{stage}-groups")
     async def carry_out(stream: Any) -> None:
         """Carries out groups. What fails in one is the stage's to settle."""
-        listening.set()
+        groups.listening.set()
         async for group in stream:
             if app.running is not None:
                 await app.running.carry(group)
@@ -131,7 +131,7 @@ def stage_app(
             pace,
             now=now,
             metrics=app.metrics,
-            carry_out=hand_on,
+            carry_out=groups.give,
             failed=leave,
         )
         app.running, app.reader = running, opened.make_reader(running)

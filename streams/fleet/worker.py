@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import faust
 import msgspec
@@ -131,11 +131,9 @@ def owner_app(worker: Worker, setting: Setting, ports: Ports, explain: Explain |
     app.explain = explain
     setting = msgspec.structs.replace(setting, announce=app.announcement)
     groups = GroupChannel(app)
-    listening = asyncio.Event()
 
     async def hand_on(group: Group) -> None:
-        await listening.wait()  # a channel that nobody listens to swallows what is put
-        await groups.put(cast(Any, group))
+        await groups.give(group)
         await group.done
 
     def assign(owned: Any, followed: Any) -> None:
@@ -157,7 +155,7 @@ def owner_app(worker: Worker, setting: Setting, ports: Ports, explain: Explain |
     @app.agent(groups, concurrency=min(setting.partitions, worker.limits.threads), supervisor_strategy=Patient)
     async def owner(stream: Any) -> None:
         """Carries out groups, one of a partition at a time. What fails in one is its feed's to settle."""
-        listening.set()
+        groups.listening.set()
         async for group in stream:
             await _carry_out(app, group)
 
