@@ -29,7 +29,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         environment.undo()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture
 def owners_keyspace(fleet: Fleet) -> FleetSettings:
-    """Cassandra with the tables that the tests of owners share: their hosts have names of their own."""
+    """Cassandra with the tables that the tests of owners share: their hosts have names of their own. Asked for by each
+    of them, since another may have ended all services: an owner waits for ever for one that is away."""
     return fleet.keyspace("owners_test")
