@@ -46,21 +46,23 @@ class CassandraEpochs:
     def take(self, partition: int) -> int:
         """As the port says. Raises CrawlError when the numbers are at their end."""
         while True:
-            before = self._home(partition)
+            before = self.home(partition)
             after = homes.taken(before, self._region)
             if after is None:
                 raise Elsewhere(f"partition {partition} is at home in another region than {self._region!r}: {before}")
             if self._changed(partition, before, after):
                 return after.epoch
 
-    def home(self, partition: int) -> str | None:
-        home = self._home(partition)
-        return None if home is None else home.region
+    def home(self, partition: int) -> Home | None:
+        select = self._link.prepared(_LAST, ConsistencyLevel.SERIAL)
+        (answer,) = self._link.run([(select, (partition,))])
+        rows = answer.current_rows
+        return Home(int(rows[0][0]), rows[0][1] or "") if rows else None
 
     def move(self, partition: int, region: str) -> int:
         """As the port says. Raises CrawlError when the numbers are at their end."""
         while True:
-            before = self._home(partition)
+            before = self.home(partition)
             after = homes.moved(before, region)
             if self._changed(partition, before, after):
                 return after.epoch
@@ -77,13 +79,6 @@ class CassandraEpochs:
         if before is None:
             return self._ask(_FIRST, (partition, after.epoch, *noted))
         return self._ask(_NEXT, (after.epoch, *noted, partition, before.epoch))
-
-    def _home(self, partition: int) -> Home | None:
-        """None when nobody took it yet."""
-        select = self._link.prepared(_LAST, ConsistencyLevel.SERIAL)
-        (answer,) = self._link.run([(select, (partition,))])
-        rows = answer.current_rows
-        return Home(int(rows[0][0]), rows[0][1] or "") if rows else None
 
     def _ask(self, statement: str, values: tuple[Any, ...]) -> bool:
         (answer,) = self._link.run([(self._link.prepared(statement), values)])

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from schemas.records import BodyRef, FetchLease, FetchResult, ParsedPage, ParseTask
+from streams.core.homes import Home
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -141,8 +142,8 @@ class Epochs(Protocol):
         """A higher epoch than any before it, 1 or more. Raises `Elsewhere`."""
         ...
 
-    def home(self, partition: int) -> str | None:
-        """The region that the partition is at home in; None: nobody took it yet."""
+    def home(self, partition: int) -> Home | None:
+        """The record: its last number, and the region that it is at home in; None: nobody took it yet."""
         ...
 
     def move(self, partition: int, region: str) -> int:

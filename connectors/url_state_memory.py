@@ -69,9 +69,9 @@ class MemoryEpochs:
                 raise Elsewhere(f"partition {partition} is at home in another region than {self._region!r}: {before}")
             return self._settle(partition, after)
 
-    def home(self, partition: int) -> str | None:
+    def home(self, partition: int) -> Home | None:
         with self._lock:
-            return self._homes[partition].region if partition in self._homes else None
+            return self._homes.get(partition)
 
     def move(self, partition: int, region: str) -> int:
         with self._lock:

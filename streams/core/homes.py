@@ -37,6 +37,15 @@ def taken(home: Home | None, region: str) -> Home | None:
     return Home(home.epoch + 1, region) if home.region == region else None
 
 
+def overtaken(home: Home | None, region: str, epoch: int) -> bool:
+    """Whether the owner of `region` that took this epoch should let go: a later number of its own region is there.
+
+    Another took it, or the home went away and came back: then whoever took it meanwhile may be gone, and an owner that
+    has nothing to commit would not learn that it was fenced. While the home is elsewhere it goes on, as said above.
+    """
+    return home is not None and home.region == region and home.epoch > epoch
+
+
 def moved(home: Home | None, region: str) -> Home:
     """What the record becomes as an operator says where the home is from now on."""
     return Home(1 if home is None else home.epoch + 1, region)

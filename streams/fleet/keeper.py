@@ -27,6 +27,7 @@ from connectors.changelog_kafka import ChangelogFollower
 from connectors.files import StoreFailed
 from connectors.inbox_kafka import KafkaInbox
 from connectors.ports import Elsewhere, Fenced, LogUncertain, StoreClosed
+from streams.core import homes
 from streams.core.failures import CrawlError
 from streams.fleet.commit import Closed
 from streams.fleet.feed import Feed, Group, Pace
@@ -55,6 +56,7 @@ class Limits(msgspec.Struct, frozen=True):
     settle_s: float = 10.0  # at the end, for groups under way, before services that are away are waited for no more
     fence_wait_s: float = 15.0  # after a fence: for a rebalance that says who the owner is
     home_look_s: float = 10.0  # between two looks whether a partition of another region was moved here
+    own_look_s: float = 60.0  # between two looks of an owner whether it was overtaken
 
 
 class Keeper:
@@ -207,7 +209,24 @@ class Keeper:
             home = await self.running(self._ports.epochs.home, partition)
         except StoreClosed:
             return True  # the worker ends
-        return home not in (None, self._setting.region)
+        return home is not None and home.region != self._setting.region
+
+    async def _overtaken(self, owner: PartitionOwner) -> None:
+        """Until another took it by all signs: an owner that has nothing to commit does not meet the fence.
+
+        An epoch is in the record before its owner knows of it, so it must be there at two looks.
+        """
+        seen = 0
+        while seen < 2:
+            await asyncio.sleep(self._limits.own_look_s)
+            if owner.partition not in self.owners:
+                continue  # its takeover is under way
+            try:
+                home = await self.running(self._ports.epochs.home, owner.partition)
+            except StoreClosed:
+                return  # the worker ends
+            seen = seen + 1 if homes.overtaken(home, self._setting.region, owner.epoch) else 0
+        log.warning("partition %d: let go: it was taken, or moved and moved back", owner.partition)
 
     async def _moved_here(self, partition: int) -> None:
         """Until it is at home here, or wanted otherwise."""
@@ -228,8 +247,9 @@ class Keeper:
         owner = PartitionOwner(partition, store, self._setting, self._ports, self._metrics, self._where)
         changed = asyncio.create_task(self._changed[partition].wait())
         work = asyncio.create_task(self._work(owner))
+        overtaken = asyncio.create_task(self._overtaken(owner))
         try:
-            await asyncio.wait((changed, work), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((changed, work, overtaken), return_when=asyncio.FIRST_COMPLETED)
             feed = self.feeds.get(partition)
             if feed is not None:
                 feed.stop()
@@ -237,8 +257,11 @@ class Keeper:
                 owner.close()  # in the midst of its takeover
             with contextlib.suppress(Closed, StoreClosed):
                 await work
+            if overtaken.done():
+                overtaken.result()
         finally:
             changed.cancel()
+            overtaken.cancel()
             owner.close()
             self.feeds.pop(partition, None)
             self.owners.pop(partition, None)

@@ -241,6 +241,15 @@ class FleetProcess(OwnerProcess):
         """Whether nobody has begun to take over from it."""
         return self._producer == self._partition.producer
 
+    def overtaken(self) -> bool:
+        """As an owner that has nothing under way sees it when it looks at its partition's home."""
+        return not self.busy and homes.overtaken(self._partition.home, self.region.name, self.epoch)
+
+    def let_go(self) -> None:
+        if self.rightful():
+            self.die()
+        self.alive = False
+
     def pending(self) -> bool:
         return self._read < len(self._partition.inbox)
 
@@ -363,7 +372,5 @@ class FleetProcess(OwnerProcess):
         return at
 
     def _crash(self, why: str) -> None:
-        if self.rightful():
-            self.die()
-        self.alive = False
+        self.let_go()
         self.region.lost(self, why)

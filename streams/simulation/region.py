@@ -43,7 +43,12 @@ class Region:
         self._look()
 
     def _look(self) -> None:
-        """Take the partition over if it is at home here and nobody here has it."""
+        """Take the partition over if it is at home here and nobody here has it, or who has it was overtaken."""
+        one = self._assigned
+        if one is not None and not isinstance(one, Takeover) and one.overtaken():
+            self._loop.note("", f"{self.name}: lets go of what was moved and moved back")
+            one.let_go()
+            self._assigned = None
         if self._assigned is None and homes.taken(self._fleet.partition.home, self.name) is not None:
             self._disk = disk = self._next_disk()
             self._assigned = disk.process = takeover = Takeover(self, self._fleet, self._setting, disk)

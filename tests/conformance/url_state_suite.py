@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from connectors.ports import Elsewhere, Epochs, UrlState, UrlWrite
 from connectors.url_batches import BATCH_BYTES_MAX, batches
 from schemas.records import BodyRef, Kind, Source
+from streams.core.homes import Home
 from streams.core.rows import Status, UrlRow, Visit, decode_row, encode_row
 from streams.core.rules.urls import url_id
 
@@ -321,7 +322,7 @@ class EpochLaws:
         assert epochs.take(partition) == 1
         with pytest.raises(Elsewhere):
             elsewhere.take(partition)
-        assert elsewhere.home(partition) == epochs.home(partition) == "r"
+        assert elsewhere.home(partition) == epochs.home(partition) == Home(1, "r")
         assert epochs.take(partition) == 2
 
     def test_a_move_is_an_epoch(self, epochs: Epochs, elsewhere: Epochs) -> None:
@@ -329,7 +330,7 @@ class EpochLaws:
         (partition,) = _partitions(1)
         last = epochs.take(partition)
         moved = epochs.move(partition, "elsewhere")
-        assert epochs.home(partition) == "elsewhere"
+        assert epochs.home(partition) == Home(moved, "elsewhere")
         with pytest.raises(Elsewhere):
             epochs.take(partition)
         assert last < moved < elsewhere.take(partition)

@@ -11,7 +11,7 @@ from streams.simulation.fleet_owner import Fleet
 from streams.simulation.loop import START_MS, Loop
 from streams.simulation.owner_process import Setting
 from streams.simulation.region import LOOK_MS, REGIONS
-from streams.simulation.run import policy_of
+from streams.simulation.run import policy_of, simulate
 from streams.simulation.web import Web
 
 END_MS = START_MS + 4 * bounds.HOUR_MS
@@ -29,6 +29,15 @@ def two_regions() -> tuple[Loop, Setting, Fleet]:
         if len(fleet.regions) == len(REGIONS):
             return loop, setting, fleet
     pytest.fail("no seed has two regions")
+
+
+def test_an_owner_with_nothing_to_do_lets_go_when_its_home_went_and_came_back() -> None:
+    """Protects a partition from having nobody at home: only a commit meets the fence, and an idle owner makes none.
+
+    Found by this seed: the home moved away and back, and the owner of between held it for good.
+    """
+    report = simulate(5019)
+    assert not report.rule, report.violation
 
 
 def test_a_home_moves_in_mid_crawl() -> None:

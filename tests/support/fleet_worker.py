@@ -125,7 +125,7 @@ def build(order: Order) -> OwnerApp:
         session_s=order.session_s,
         standbys=order.standbys,
         pace=Pace(group_ms=order.group_ms),
-        limits=Limits(threads=8, fence_wait_s=2.0 * order.session_s, home_look_s=1.0),
+        limits=Limits(threads=8, fence_wait_s=2.0 * order.session_s, home_look_s=1.0, own_look_s=1.0),
     )
     return owner_app(worker, setting, ports)
 

@@ -86,7 +86,8 @@ class FleetWorld:
         self._hosts: set[str] = set()
         self._make_topics()
         for partition in range(partitions):
-            if self.epochs.home(partition) not in (None, self.order.region):
+            home = self.epochs.home(partition)
+            if home is not None and home.region != self.order.region:
                 self.epochs.move(partition, self.order.region)
 
     def worker(self, name: str = "a", **order: Any) -> Worker:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from connectors.ports import Elsewhere, UrlWrite
+from streams.core.homes import Home
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS url_state (
@@ -59,11 +60,10 @@ class FileUrlState:
             raise Elsewhere(f"partition {partition} is at home in region {self.home(partition)!r}")
         return int(taken[0])
 
-    def home(self, partition: int) -> str | None:
-        found = (
-            self._connection().execute("SELECT region FROM owner_epoch WHERE partition = ?", (partition,)).fetchone()
-        )
-        return None if found is None else str(found[0])
+    def home(self, partition: int) -> Home | None:
+        ask = "SELECT epoch, region FROM owner_epoch WHERE partition = ?"
+        found = self._connection().execute(ask, (partition,)).fetchone()
+        return None if found is None else Home(int(found[0]), str(found[1]))
 
     def move(self, partition: int, region: str) -> int:
         with self._connection() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.core.homes import Home, moved, taken
+from streams.core.homes import Home, moved, overtaken, taken
 
 
 def test_the_first_to_take_it_settles_the_home() -> None:
@@ -20,6 +20,17 @@ def test_only_the_home_s_region_takes_it() -> None:
     assert taken(Home(7, "north"), "south") is None
     assert taken(moved(Home(7, "north"), "south"), "north") is None
     assert taken(moved(None, "south"), "north") is None
+
+
+def test_an_owner_is_overtaken_by_a_later_number_of_its_own_region() -> None:
+    """While the home is elsewhere it goes on until it is fenced; once it is back, whoever held it before lets go."""
+    away = moved(Home(7, "north"), "south")
+    back = moved(away, "north")
+    assert not overtaken(Home(7, "north"), "north", 7)
+    assert not overtaken(away, "north", 7)
+    assert overtaken(back, "north", 7)
+    assert overtaken(taken(Home(7, "north"), "north"), "north", 7)
+    assert not overtaken(None, "north", 7)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["take", "move"]), st.sampled_from(["north", "south"]))))

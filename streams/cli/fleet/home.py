@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace, shell: Shell) -> int:
     with shell.fleet.epochs(fleet, shell.complain) as epochs:
         for partition in chosen:
             epoch = None if arguments.to is None else epochs.move(partition, arguments.to)
-            _say(partition, epochs.home(partition), epoch, arguments.json, shell)
+            home = epochs.home(partition)
+            _say(partition, None if home is None else home.region, epoch, arguments.json, shell)
     return EXIT_DONE
 
 
