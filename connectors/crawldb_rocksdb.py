@@ -15,10 +15,6 @@ from typing import Any
 import msgspec
 from rocksdict import (
     AccessType,
-    BlockBasedIndexType,
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
     Options,
     Rdict,
     WriteBatch,
@@ -26,8 +22,10 @@ from rocksdict import (
 )
 
 from connectors.crawldb_mark import CommitMark
+from connectors.crawldb_options import database_options, family_options
 from connectors.files import StoreFailed
 from connectors.ports import StoredContent
+from connectors.store_memory import StoreMemory
 from streams.core.turn import INDEX_FAMILIES, Family, Write
 
 _OWNER_FAMILIES = {
@@ -45,15 +43,12 @@ _OWNER_FAMILIES = {
     Family.INDEX: "index",
 }
 _META, _CONTENT, _LOG = "meta", "content", "log"
+_TABLES_BYTES = "rocksdb.total-sst-files-size"
 _AFTER_ALL = b"\xff" * 64  # after every key
 _ALL = (*_OWNER_FAMILIES.values(), _META, _CONTENT, _LOG)
 
 _RESTATED = "rocksdict-config.json"  # what rocksdict writes at each opening
-_BLOCK_CACHE_BYTES = 32 << 20
-_MEMTABLES_BYTES = 32 << 20  # all column families together
-_WAL_BYTES_MAX = 256 << 20
-_BLOCK_BYTES = 8 << 10
-_INDEX_PART_BYTES = 4 << 10
+_SIZE_LOOK_COMMITS = 512  # between two looks at how much lies in tables
 
 _decode_content = msgspec.msgpack.Decoder(StoredContent).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -68,10 +63,11 @@ class CrawlDb:
         *,
         read_only: bool = False,
         secondary: Path | None = None,
-        cache_bytes: int = _BLOCK_CACHE_BYTES,
+        memory: StoreMemory | None = None,
         synced: bool = True,
     ) -> None:
-        """`secondary`: a scratch folder for a reader that follows a running crawl. Raises StoreFailed.
+        """`memory`: shared with other stores of the process. `secondary`: a scratch folder for a reader that follows a
+        running crawl. Raises StoreFailed.
 
         `synced`: a commit is on disk when it returns. Without, a machine that stops may lose the last ones, in order:
         for a store that another log fills up again.
@@ -83,17 +79,18 @@ class CrawlDb:
                 path = _linked(path, secondary / "linked")
         elif read_only:
             access = AccessType.read_only(False)
-        cache = Cache(cache_bytes)
+        self._name, self._memory = str(path), StoreMemory() if memory is None else memory
+        self._commits = 0
         self._mark = CommitMark(path)
         writing = access_is_write(read_only, secondary)
         if writing and synced:
-            _refuse_if_commits_are_lost(path, self._mark.read(), cache)
+            _refuse_if_commits_are_lost(path, self._mark.read())
         try:
             there = _ALL if writing else _families_in(path)
             self._db: Any = Rdict(
                 str(path),
-                _database_options(create=writing),
-                {name: _family_options(name, cache) for name in there},
+                database_options(self._memory, create=writing),
+                {name: family_options(name, self._memory) for name in there},
                 access,
             )
         except Exception as error:  # rocksdict has no narrower class
@@ -256,6 +253,10 @@ class CrawlDb:
                 "free room on the disk, then run the same command again: nothing that was committed is lost"
             ) from error
         self._mark.note(self._db.latest_sequence_number())
+        self._commits += 1
+        if self._commits % _SIZE_LOOK_COMMITS == 1:
+            sizes = (family.property_int_value(_TABLES_BYTES) or 0 for family in self._families.values())
+            self._memory.sized(self._name, sum(sizes))
 
     def clear_index(self) -> None:
         """Forget all of the owner's index, in one step: the next owner makes it anew from the URL rows."""
@@ -289,6 +290,7 @@ class CrawlDb:
         with contextlib.suppress(Exception):  # rocksdict has no narrower class; every commit lies synced in the log
             self._db.close()
         self._mark.close()
+        self._memory.sized(self._name, 0)
 
 
 def _linked(path: Path, linked: Path) -> Path:
@@ -303,7 +305,7 @@ def _linked(path: Path, linked: Path) -> Path:
     return linked
 
 
-def _refuse_if_commits_are_lost(path: Path, committed: int, cache: Cache) -> None:
+def _refuse_if_commits_are_lost(path: Path, committed: int) -> None:
     """Look before the database is opened for writing, which clears away the log. Raises StoreFailed."""
     if not committed:
         return
@@ -311,8 +313,9 @@ def _refuse_if_commits_are_lost(path: Path, committed: int, cache: Cache) -> Non
     if (path / "CURRENT").exists():
         try:
             names = Rdict.list_cf(str(path), Options(raw_mode=True))
-            families = {name: _family_options(name, cache) for name in names if name != "default"}
-            db: Any = Rdict(str(path), _database_options(create=False), families, AccessType.read_only(False))
+            memory = StoreMemory()
+            families = {name: family_options(name, memory) for name in names if name != "default"}
+            db: Any = Rdict(str(path), database_options(memory, create=False), families, AccessType.read_only(False))
         except Exception as error:  # rocksdict has no narrower class
             raise _not_opened(path, error) from error
         found = db.latest_sequence_number()
@@ -353,46 +356,3 @@ def _not_opened(path: Path, error: Exception) -> StoreFailed:
 
 def access_is_write(read_only: bool, secondary: Path | None) -> bool:
     return not read_only and secondary is None
-
-
-def _database_options(*, create: bool) -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(create)
-    options.create_missing_column_families(create)
-    options.set_db_write_buffer_size(_MEMTABLES_BYTES)
-    options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    options.set_max_open_files(512)
-    options.set_keep_log_file_num(2)
-    options.set_max_background_jobs(2)
-    options.set_bytes_per_sync(1 << 20)
-    return options
-
-
-def _family_options(name: str, cache: Cache) -> Options:
-    """See infra/decisions/0076: what a look at a cold URL costs is decided here."""
-    options = Options(raw_mode=True)
-    table = BlockBasedOptions()
-    table.set_block_cache(cache)
-    table.set_block_size(_BLOCK_BYTES)
-    table.set_format_version(5)
-    if name in ("url", "seen", "content", "host"):
-        # Most look-ups are for what is absent, or lies in one of several levels: the filter answers "absent" without
-        # reading a block, and never anything else.
-        # The seen family's filters and indexes stay whole and beside the cache, as the small families' do: 1.4 bytes a
-        # URL, for a fifth less of each link (infra/decisions/0073).
-        table.set_bloom_filter(10, False)
-    if name in ("url", "content"):
-        # Filters and indexes in pieces of a block each, so that memory does not follow the number of URLs; whole ones
-        # (a megabyte each) would push one another out of the cache with every look.
-        table.set_cache_index_and_filter_blocks(True)
-        table.set_index_type(BlockBasedIndexType.two_level_index_search())
-        table.set_partition_filters(True)
-        table.set_metadata_block_size(_INDEX_PART_BYTES)
-        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-        table.set_pin_top_level_index_and_filter(True)
-    options.set_block_based_table_factory(table)
-    options.set_write_buffer_size(32 << 20)
-    # What is flushed is soon merged: compressing it would be a tenth of the store's own work.
-    options.set_compression_per_level([DBCompressionType.none(), *[DBCompressionType.lz4()] * 6])
-    options.set_level_compaction_dynamic_level_bytes(True)
-    return options

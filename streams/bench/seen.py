@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from connectors.crawldb_rocksdb import CrawlDb
+from connectors.store_memory import StoreMemory
 from schemas.records import BodyRef, DiscoveredUrl, Kind, ParseTask, Source
 from streams.bench.meter import Meter, folder_bytes, rss_peak_mb
 from streams.bench.population import Population
@@ -85,7 +86,7 @@ def run_seen(
     copies = max(1, min(COPIES_MAX, urls // 2 // max(1, len(own))))
     figures = SeenFigures(cache_mb=cache_bytes >> 20, pages=len(read), copies=copies)
     say(f"{len(read)} pages with links to {len(own)} pages of their own site and {len(others)} of others")
-    db = CrawlDb(folder, cache_bytes=cache_bytes)
+    db = CrawlDb(folder, memory=StoreMemory(cache_bytes))
     linked = (_copy(copy) + path for path in own for copy in range(copies))  # many hosts at a time, as in a crawl
     stored = _fill(db, (url for group in (linked, others) for url in group), partial=True)
     filler = Population(max(2, (urls - stored) // 10), max(urls - stored, 20), seed=7)
@@ -97,7 +98,9 @@ def run_seen(
     figures.urls = stored + (_fill(db, made, partial=False) if urls > stored else 0)
     db.close()
     say(f"{figures.urls} URLs are known")
-    db = CrawlDb(folder, cache_bytes=cache_bytes, read_only=True)  # what the filling left to be compacted is not ours
+    db = CrawlDb(
+        folder, memory=StoreMemory(cache_bytes), read_only=True
+    )  # what the filling left to be compacted is not ours
     quiet_collector()  # as a crawl has it
     _ask(_CountingReads(db), _visits(read, copies), links // 10, figures, seen_alone=True)  # what a long run has cached
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=True)

@@ -27,6 +27,7 @@ from connectors.changelog_kafka import ChangelogFollower
 from connectors.files import StoreFailed
 from connectors.inbox_kafka import KafkaInbox
 from connectors.ports import Elsewhere, Fenced, LogUncertain, StoreClosed
+from connectors.store_memory import StoreMemory
 from streams.core import homes
 from streams.core.failures import CrawlError
 from streams.fleet.commit import Closed
@@ -38,6 +39,7 @@ from streams.fleet.owner import PartitionOwner, Ports, Setting
 
 log = logging.getLogger(__name__)
 
+_CACHE_BYTES = 128 << 20  # of all partitions' local stores
 _LOSSES_MAX = 3  # in a row, without a commit between
 
 
@@ -83,6 +85,7 @@ class Keeper:
         self._carry_out, self._failed = carry_out, failed
         self._where = Partitioning(setting.partitions)
         self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="owner")
+        self._memory = StoreMemory(_CACHE_BYTES)
         self._wanted: dict[int, Role] = {}
         self._changed: dict[int, asyncio.Event] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -170,7 +173,7 @@ class Keeper:
                 self._changed[partition].clear()
                 if store is None:
                     path = self._data / f"partition-{partition}"
-                    opened = functools.partial(LocalStore, path, now_ms=self._setting.now())
+                    opened = functools.partial(LocalStore, path, now_ms=self._setting.now(), memory=self._memory)
                     store = await loop.run_in_executor(self._threads, opened)
                 if role is Role.STANDBY:
                     await self._follow(partition, store, self._changed[partition].wait())

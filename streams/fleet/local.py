@@ -17,6 +17,7 @@ import msgspec
 
 from connectors.crawldb_rocksdb import CrawlDb
 from connectors.ports import Record, UrlWrite
+from connectors.store_memory import StoreMemory
 from streams.core.rows import decode_row
 from streams.core.rules.urls import host_id
 from streams.core.seen import seen_value
@@ -34,15 +35,18 @@ _decode_stamp = msgspec.msgpack.Decoder(tuple[int, int]).decode
 class LocalStore:
     """One partition's. One thread writes at a time; any may read."""
 
-    def __init__(self, path: Path, *, now_ms: int) -> None:
-        """Opens it; one that stood still for too long is begun anew. Raises StoreFailed."""
+    def __init__(self, path: Path, *, now_ms: int, memory: StoreMemory | None = None) -> None:
+        """Opens it; one that stood still for too long is begun anew. Raises StoreFailed.
+
+        `memory`: shared with the worker's other partitions.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.db = CrawlDb(path, synced=False)
+        self.db = CrawlDb(path, memory=memory, synced=False)
         mark = self.mark
         if mark is not None and now_ms - mark.written_ms > STANDING_MS_MAX:
             self.db.close()
             shutil.rmtree(path)
-            self.db = CrawlDb(path, synced=False)
+            self.db = CrawlDb(path, memory=memory, synced=False)
 
     @property
     def offset(self) -> int | None:
