@@ -6,7 +6,7 @@ so it stands for a disk only where a process is itself only thought of: in the s
 
 from __future__ import annotations
 
-import heapq
+import itertools
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ class MemoryCrawlDb:
 
     def __init__(self) -> None:
         self._families: dict[Family, dict[bytes, bytes]] = {family: {} for family in Family}
-        self._queue: list[bytes] = []  # the keys of Family.QUEUE in order: the only family that is scanned often
+        self._in_order: dict[Family, list[bytes]] = {Family.QUEUE: [], Family.URL: []}  # keys of what is scanned often
         self._meta: dict[str, bytes] = {}
 
     # --- what the owner reads --------------------------------------------------------------------------------------
@@ -36,14 +36,15 @@ class MemoryCrawlDb:
 
     def rows_after(self, after: bytes, rows_max: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """(key, value) of the URL rows that follow `after` and begin with `prefix`, in order."""
-        urls = self._families[Family.URL]
-        keys = heapq.nsmallest(rows_max, (key for key in urls if key > after and key.startswith(prefix)))
-        return [(key, urls[key]) for key in keys]
+        urls, keys = self._families[Family.URL], self._in_order[Family.URL]
+        at = bisect_left(keys, after + b"\0") if after else 0
+        following = itertools.takewhile(lambda key: key.startswith(prefix), keys[at : at + rows_max])
+        return [(key, urls[key]) for key in following]
 
     def queue(self, host_id: bytes, queue: int, after: bytes, entries_max: int) -> list[bytes]:
         """Tails of one class that follow `after`, in order."""
         prefix = host_id + bytes((queue,))
-        keys, width = self._queue, len(host_id)
+        keys, width = self._in_order[Family.QUEUE], len(host_id)
         at = bisect_left(keys, host_id + after + b"\0" if after else prefix)
         found: list[bytes] = []
         while at < len(keys) and len(found) < entries_max and keys[at].startswith(prefix):
@@ -71,8 +72,8 @@ class MemoryCrawlDb:
         """One atomic step."""
         for family, key, value in writes:
             values = self._families[family]
-            if family is Family.QUEUE:
-                self._move(key, there=key in values, wanted=value is not None)
+            if family in self._in_order:
+                self._move(self._in_order[family], key, there=key in values, wanted=value is not None)
             if value is None:
                 values.pop(key, None)
             else:
@@ -83,14 +84,16 @@ class MemoryCrawlDb:
         """Forget all of the owner's index: the next owner makes it anew from the URL rows."""
         for family in INDEX_FAMILIES:
             self._families[family].clear()
-        self._queue.clear()
+            self._in_order.get(family, []).clear()
 
     def clear_rows(self) -> None:
         """Forget the URL rows, where others hold them, too."""
         self._families[Family.URL].clear()
+        self._in_order[Family.URL].clear()
 
-    def _move(self, key: bytes, *, there: bool, wanted: bool) -> None:
+    @staticmethod
+    def _move(keys: list[bytes], key: bytes, *, there: bool, wanted: bool) -> None:
         if wanted and not there:
-            insort(self._queue, key)
+            insort(keys, key)
         elif there and not wanted:
-            del self._queue[bisect_left(self._queue, key)]
+            del keys[bisect_left(keys, key)]

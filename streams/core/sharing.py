@@ -72,9 +72,11 @@ class Sharing:
         self._reads = reads
         self._groups: dict[str, Group] = {}
         self._hosts: dict[bytes, HostPermits] = {}
-        self._dirty: set[bytes] = set()  # host_ids
-        self._dirty_groups: set[str] = set()
-        self._idle_holders: set[bytes] = set()  # host_ids that hold a permit and have not used it yet
+        # Dictionaries in the order of what happened: a set's order differs from process to process, and with it the order
+        # of messages. A replay must not.
+        self._dirty: dict[bytes, None] = {}  # host_ids
+        self._dirty_groups: dict[str, None] = {}
+        self._idle_holders: dict[bytes, None] = {}  # host_ids that hold a permit and have not used it yet
         self._timers: list[tuple[int, str]] = []
         self._timer_at: dict[str, int] = {}
 
@@ -104,7 +106,7 @@ class Sharing:
         repeated = permit is not None and permit.phase is Phase.ASKED
         number = permit.number if repeated and permit is not None else next_number(host, now_ms)
         host.permits[group] = Permit(number, Phase.ASKED, now_ms)
-        self._dirty.add(slot.host_id)
+        self._dirty[slot.host_id] = None
         turn.messages.append(
             OwnerMessage(to_key=group, from_key=host.host_key, kind=OwnerMessageKind.PERMIT_ASKED, number=number)
         )
@@ -115,8 +117,8 @@ class Sharing:
         host = self._host(slot)
         groups = self._groups_of(host, now_ms)
         use(host, groups, lease_id)
-        self._idle_holders.discard(slot.host_id)
-        self._dirty.add(slot.host_id)
+        self._idle_holders.pop(slot.host_id, None)
+        self._dirty[slot.host_id] = None
         return None if self.address_limit is None else self._address(host, now_ms)
 
     # --- the owner's side -----------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ class Sharing:
             return
         host = self._host(slot)
         host.address, host.address_until_ms = result.address, turn.now_ms + bounds.ADDRESS_TTL_MS
-        self._dirty.add(slot.host_id)
+        self._dirty[slot.host_id] = None
         for group, permit in list(host.permits.items()):
             if group.startswith(ADDRESS) and group != ADDRESS + result.address and permit.phase is not Phase.USED:
                 self._give_back(turn, host, group)
@@ -140,7 +142,7 @@ class Sharing:
                 lease = slot.state.in_flight.get(permit.lease_id) if permit.phase is Phase.USED else None
                 if permit.phase is Phase.USED and (lease is None or lease.storing):
                     self._give_back(turn, host, group)
-                    self._dirty.add(slot.host_id)
+                    self._dirty[slot.host_id] = None
                     turn.touch(slot)  # it may ask for the next one
         self._advance(turn)
 
@@ -150,12 +152,12 @@ class Sharing:
             slot = slot_of(host_id_)
             if frontier.ready(slot, turn.now_ms)[0] <= turn.now_ms:
                 continue
-            self._idle_holders.discard(host_id_)
+            self._idle_holders.pop(host_id_, None)
             host = self._host(slot)
             for group, permit in list(host.permits.items()):
                 if permit.phase is Phase.HELD:
                     self._give_back(turn, host, group)
-                    self._dirty.add(host_id_)
+                    self._dirty[host_id_] = None
 
     def message(self, turn: Turn, message: OwnerMessage, named: Callable[[str], HostSlot]) -> None:
         """PERMIT_*; `named` gives the slot of a host."""
@@ -164,8 +166,8 @@ class Sharing:
             slot = named(message.to_key)
             host = self._host(slot)
             if granted(host, message.from_key, message.number, message.until_ms or 0):
-                self._idle_holders.add(slot.host_id)
-                self._dirty.add(slot.host_id)
+                self._idle_holders[slot.host_id] = None
+                self._dirty[slot.host_id] = None
                 turn.touch(slot)
             elif all(permit.number != message.number for permit in host.permits.values()):
                 turn.messages.append(_returned(message.from_key, host.host_key, message.number))
@@ -225,7 +227,7 @@ class Sharing:
             for group in [group for group, permit in host.permits.items() if permit.phase is Phase.ASKED]:
                 del host.permits[group]  # whoever was asked may have forgotten it; a new asking ends the old one
             if any(permit.phase is Phase.HELD for permit in host.permits.values()):
-                self._idle_holders.add(slot.host_id)
+                self._idle_holders[slot.host_id] = None
             self._hosts[slot.host_id] = host
         return host
 
@@ -278,7 +280,7 @@ class Sharing:
                 )
             )
         if group.dirty:
-            self._dirty_groups.add(key)
+            self._dirty_groups[key] = None
         at_ms = group.next_ms() if group.waiting() else NEVER_MS
         if at_ms < NEVER_MS and self._timer_at.get(key) != at_ms:
             self._timer_at[key] = at_ms

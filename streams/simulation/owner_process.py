@@ -48,7 +48,7 @@ class Setting:
         self.loop, self.web, self.policy, self.faults = loop, web, policy, faults
         self.leases_max, self.parses_max = leases_max, parses_max
         self.judges = Judges(policy, leases_max=leases_max, parses_max=parses_max)
-        self.index_rows_max = loop.random("index").choice((3, 40, 1_000))
+        self.index_rows_max = loop.random("index").choice((8, 40, 1_000))
         self.scope = Scope(seeds=tuple(web.seeds()), mode=ScopeMode.ANY)
 
     def seeds(self) -> list[DiscoveredUrl]:
