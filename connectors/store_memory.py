@@ -25,17 +25,17 @@ class StoreMemory:
     def __init__(self, cache_bytes: int = _CACHE_BYTES) -> None:
         self.cache = Cache(cache_bytes)
         self.memtables: Any = WriteBufferManager(_MEMTABLES_BYTES_MIN, False)
-        self._sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}  # by store, in bytes
         self._lock = threading.Lock()
 
     def sized(self, store: str, tables_bytes: int) -> None:
         """A store's bytes in tables; 0 when it is closed."""
         with self._lock:
             if tables_bytes:
-                self._sizes[store] = tables_bytes
+                self.sizes[store] = tables_bytes
             else:
-                self._sizes.pop(store, None)
-            wanted = sum(self._sizes.values()) // _TABLES_PER_MEMTABLE
+                self.sizes.pop(store, None)
+            wanted = sum(self.sizes.values()) // _TABLES_PER_MEMTABLE
             limit = min(max(wanted, _MEMTABLES_BYTES_MIN), _MEMTABLES_BYTES_MAX)
             if limit != self.memtables.get_buffer_size():
                 self.memtables.set_buffer_size(limit)

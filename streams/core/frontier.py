@@ -100,13 +100,14 @@ class Frontier:
             ready_ms = self.schedule.popped_ready_ms
             slot = self._hosts.slot(host_id_)
             rank = slot.state.rank
-            if slot.loaded_to is not None:
+            in_part = slot.loaded_to is not None
+            if in_part:
                 self._load(turn, slot)
             # It was ready when it was scheduled and has not changed since; time alone closes a host only by the day.
             if (
                 open_ms(slot.state, turn.now_ms, self._policy) <= turn.now_ms
-                # A host that is loaded in part is looked at in every turn: it asks for no permit until something is due.
-                and (slot.loaded_to is None or self.ready(slot, turn.now_ms)[0] <= turn.now_ms)
+                # One that is loaded in part is looked at in every turn: it asks for no permit until something is due.
+                and (not in_part or self.ready(slot, turn.now_ms)[0] <= turn.now_ms)
                 and (self.sharing is None or self.sharing.admit(turn, slot))
                 and self._grant_one(turn, slot)
             ):

@@ -72,7 +72,7 @@ class Sharing:
         self._reads = reads
         self._groups: dict[str, Group] = {}
         self._hosts: dict[bytes, HostPermits] = {}
-        # Dictionaries in the order of what happened: a set's order differs from process to process, and with it the order
+        # Dictionaries, in the order of what happened: a set's order differs from process to process, and with it that
         # of messages. A replay must not.
         self._dirty: dict[bytes, None] = {}  # host_ids
         self._dirty_groups: dict[str, None] = {}

@@ -300,3 +300,20 @@ def test_a_host_without_urls_is_whole_when_the_others_are() -> None:
     slot.loaded_to = b""
     world.owner.index.want(slot)
     assert slot.loaded_to is None
+
+
+def test_a_host_that_is_loaded_in_part_asks_for_no_permit_while_nothing_of_it_is_due() -> None:
+    """Protects the others of its address: it was looked at in every turn, and each time took their permit for nothing.
+
+    Found as 137,000 messages of 24 hosts in eight simulated hours.
+    """
+    politeness = Politeness(delay_ms=0, respect_robots=False, domain_concurrency=1)
+    world = World(CrawlPolicy(politeness=politeness), index_rows_max=1)
+    world.turn(links(HOSTS[0], *range(12)), leases_max=0)
+    while leases := [lease for _ in range(3) for lease in world.turn().leases]:
+        complete(world, leases)
+        world.now_ms += 1
+    world.lose_index()
+    while world.owner.index.loading:
+        world.now_ms += 1
+        assert all(family is not Family.GROUP for family, _, _ in world.turn().writes)
