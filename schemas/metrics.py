@@ -87,9 +87,7 @@ METRICS = {
         Metric("headrace_parse_backlog_max", _GAUGE, "the limit, at which grants stop"),
         Metric("headrace_parser_deaths_total", _COUNTER, "parser processes that died or were ended at a limit"),
         # route and index
-        Metric(
-            "headrace_index_lag_records", _GAUGE, "documents that the sink has not taken, by any route worker"
-        ),
+        Metric("headrace_index_lag_records", _GAUGE, "documents that the sink has not taken, by any route worker"),
         Metric("headrace_documents_total", _COUNTER, "index events sent", ("kind",)),
     )
 }
