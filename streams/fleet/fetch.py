@@ -22,7 +22,7 @@ import msgspec
 from connectors.lease_reader import LeaseReader, Received
 from connectors.ports import Fetched, StoreClosed, Web
 from connectors.stage_sender import Output, Sender
-from schemas.codec import BadRecord, decode
+from schemas.codec import BadRecord, decode, encode
 from schemas.records import FetchLease, FetchResult, Outcome, StoredResult
 from streams.core import fetch as rules
 from streams.core import policy as bounds
@@ -129,6 +129,11 @@ class Fetcher:
             except BadRecord as error:
                 self._give_up(partition, value or b"", str(error))
                 continue
+            strange = [lease for lease in leases if not rules.is_lease(lease)]
+            if strange:  # the topic is open to whoever has its password
+                for lease in strange:
+                    self._give_up(partition, encode(lease), f"no owner grants this: {lease.url[:200]!r}")
+                leases = tuple(lease for lease in leases if rules.is_lease(lease))
             self._drop(self._starter.take(partition, offset, leases, fresh=self.may_start()))
         self.step()
 
