@@ -118,6 +118,9 @@ INDEX_ROWS_PER_TURN_MAX = 2_048  # read to load the owner's index: about 20 ms
 INDEX_LOOK_ROWS = 32  # what asking the shared URL rows for a host costs, in rows: 0.3 to 1.5 ms, a row 10 to 25 us
 INDEX_HOST_SHARE = 8  # one host that comes up for a grant gets this part of them, so that others come up as well
 INDEX_WANTED_MAX = 10_000  # hosts that are loaded before others because links ask about them
+REPLAY_TASKS_MAX = (
+    10_000  # of a fleet's replay, ahead of its parsers: fresh pages wait behind no more; some 30 s of one
+)
 REREAD_ROWS_MAX = 2_048  # looked at in one turn, for stored bodies to be read again: about 10 ms
 CLOSING_MS_EXPECTED = 5_000  # of each step of a run's end; a longer one is told
 HEARTBEAT_MS = 500  # an idle runner looks around this often
