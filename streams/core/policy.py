@@ -75,9 +75,7 @@ DISCARDED_BYTES_MAX = 64 * 1024  # read of a body that is not kept; beyond, a ne
 VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it would go out with every later request
 RATIO_FROM_BYTES = 1024 * 1024  # decode_ratio_max counts from here: a small page of blanks may shrink by any ratio
 DECODE_STEP_BYTES_MAX = 256 * 1024  # decoded at once, so that a bomb is seen before it has grown
-RECEIVING_BYTES_MAX = (
-    256 * 1024 * 1024
-)  # of all bodies that one process receives at once; beyond, sites are made to wait
+RECEIVING_BYTES_MAX = 256 * 1024 * 1024  # of all bodies that are received at once; beyond, sites are made to wait
 RECEIVING_SMALL_BYTES = 256 * 1024  # a body up to this is never held back: an ordinary page
 
 LEASES_WAITING_MAX = 20_000  # at a fleet's fetcher: about 20 MB; beyond, it reads no more of them
