@@ -104,12 +104,14 @@ class GroupReader:
             "fetch.queue.backoff.ms": 20,
             "queued.max.messages.kbytes": 32_768,
             "log_level": 3,
+            "on_commit": self._answered,
             "enable.metrics.push": False,
         }
         self._lock = threading.Lock()  # over what is done
         self._terms: dict[int, int] = {}
         self._last_term = 0
         self._done: dict[int, int] = {}  # partition → offset to commit
+        self._asked: dict[tuple[int, int], int] = {}  # (partition, offset) of commits under way → term
         self._paused: set[int] = set()
         self._top: dict[int, int] = {}
         self._stopping = threading.Event()
@@ -220,13 +222,30 @@ class GroupReader:
         self._committed_s = time.monotonic()
         with self._lock:
             done, self._done = self._done, {}
+            if asynchronous:
+                self._asked |= {(partition, offset): self._terms[partition] for partition, offset in done.items()}
         if not done:
             return
         offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in done.items()]
         try:
             consumer.commit(offsets=offsets, asynchronous=asynchronous)
-        except KafkaException as error:  # the brokers are away, or the group has moved on: it is done again
-            log.warning("%s: offsets are not committed: %s", self._topic, error.args[0].str())
+        except KafkaException as error:  # the brokers are away, or the group has moved on
+            if asynchronous:
+                self._answered(error.args[0], offsets)
+            else:
+                log.warning("%s: offsets are not committed: %s", self._topic, error.args[0].str())
+
+    def _answered(self, error: Any, places: Sequence[Any]) -> None:
+        """What came of a commit. One that was refused is made again, unless its assignment is over: a partition of
+        which nothing more comes would stay behind for ever, and be read again by whoever gets it next."""
+        for place in places:
+            refused = error or place.error
+            with self._lock:
+                term = self._asked.pop((place.partition, place.offset), None)
+                if refused and term is not None and self._terms.get(place.partition) == term:
+                    self._done.setdefault(place.partition, place.offset)
+            if refused:
+                log.warning("%s: an offset of %d is not committed: %s", self._topic, place.partition, refused)
 
     def _measure(self, consumer: Any) -> None:
         for partition in self._terms:
