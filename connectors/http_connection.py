@@ -21,6 +21,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 
+from connectors.received_bytes import ReceivedBytes
 from streams.core.answer import AnswerReader
 from streams.core.rules.addresses import Network, refusal
 
@@ -41,8 +42,10 @@ class HttpConnection(ResponseHandler):
     watches both the idle time and the deadline.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, received: ReceivedBytes) -> None:
         super().__init__(loop)
+        self._received = received
+        self._held_back: bytes | None = None  # read, and not taken while all bodies together are at their limit
         self.address = ""
         self.requests = 0  # sent on this connection
         self._answer: AnswerReader | None = None
@@ -72,7 +75,8 @@ class HttpConnection(ResponseHandler):
         finally:
             self._watch.cancel()
             self._watch = None
-            self._answer = self._answered = None
+            self._answer = self._answered = self._held_back = None
+            self._received.released(self)
             self._spent = not answer.reusable
 
     @property
@@ -94,8 +98,23 @@ class HttpConnection(ResponseHandler):
                 self.transport.abort()
             return
         self._last_read_s = self._loop.time()
-        if answer.feed(data):
+        if not self._received.may_go_on(self):
+            if self._held_back is None and self.transport is not None:
+                self.transport.pause_reading()
+            self._held_back = (self._held_back or b"") + data
+            return
+        done = answer.feed(data)
+        self._received.holds(self, answer.held_bytes)
+        if done:
             self._done()
+
+    def go_on(self) -> None:
+        """Room for more of the answer."""
+        data, self._held_back = self._held_back, None
+        if data is not None and self._answer is not None:
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.resume_reading()
+            self.data_received(data)
 
     def eof_received(self) -> None:
         """None lets the transport close, and `connection_lost` follows."""
@@ -108,6 +127,8 @@ class HttpConnection(ResponseHandler):
             closed.set_result(None)
         answer = self._answer
         if answer is not None and not answer.done:
+            if self._held_back is not None:
+                answer.feed(self._held_back)
             if exc is None:
                 answer.feed_eof()
             answer.fail("tls_error" if isinstance(exc, ssl.SSLError) else "connection_reset")
@@ -124,10 +145,11 @@ class HttpConnection(ResponseHandler):
         now_s = self._loop.time()
         if now_s >= self._deadline_s:
             self._answer.fail("timeout")
-        elif now_s >= self._last_read_s + self._idle_s:
+        elif self._held_back is None and now_s >= self._last_read_s + self._idle_s:
             self._answer.fail("read_timeout")
         else:
-            self._watch = self._loop.call_at(min(self._last_read_s + self._idle_s, self._deadline_s), self._look)
+            since_s = self._last_read_s if self._held_back is None else now_s  # the site does not make us wait then
+            self._watch = self._loop.call_at(min(since_s + self._idle_s, self._deadline_s), self._look)
             return
         self._done()
 
@@ -171,6 +193,7 @@ class Connector(aiohttp.TCPConnector):
         tls: Callable[[], ssl.SSLContext],
         idle_hosts_max: int,
         keepalive_s: float,
+        received: ReceivedBytes,
     ) -> None:
         """`tls` is asked for its one context at the first https origin: to read the system's trust takes 20 ms."""
         super().__init__(
@@ -181,7 +204,9 @@ class Connector(aiohttp.TCPConnector):
             keepalive_timeout=keepalive_s,
             socket_factory=functools.partial(_checked_socket, allowed),
         )
-        self._factory = cast("functools.partial[ResponseHandler]", functools.partial(HttpConnection, self._loop))
+        self._factory = cast(
+            "functools.partial[ResponseHandler]", functools.partial(HttpConnection, self._loop, received)
+        )
         self._idle_hosts_max = idle_hosts_max
         self._tls = functools.cache(tls)
 

@@ -21,6 +21,7 @@ from aiohttp.abc import AbstractResolver
 
 from connectors.http_connection import AddressRefused, Connector, Origin
 from connectors.ports import Fetched, Response
+from connectors.received_bytes import ReceivedBytes
 from connectors.resolver import ResolveFailed
 from schemas.records import FetchLease, FetchResult, Kind, Outcome
 from streams.core import fetch, policy, robots_fetch
@@ -56,6 +57,7 @@ class HttpWeb:
         connections_max: int = policy.CONNECTIONS_MAX,
         idle_hosts_max: int = policy.IDLE_HOSTS_MAX,
         keepalive_ms: int = policy.KEEPALIVE_MS,
+        received_bytes_max: int = policy.RECEIVED_BYTES_MAX,
         may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         """`allowed` networks may be asked though they are not public. The resolver is closed with this.
@@ -71,12 +73,14 @@ class HttpWeb:
         self._may_start = may_start
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(connections_max)
+        self._received = ReceivedBytes(received_bytes_max)
         self._connector = Connector(
             resolver=resolver,
             allowed=allowed,
             tls=lambda: tls if tls is not None else _tls_context(verify_tls),
             idle_hosts_max=idle_hosts_max,
             keepalive_s=keepalive_ms / 1000,
+            received=self._received,
         )
 
     async def fetch(self, lease: FetchLease) -> Fetched:
@@ -86,6 +90,7 @@ class HttpWeb:
             await asyncio.sleep((lease.not_before_ms - now_ms) / 1000)
             now_ms = self._now_ms()
         async with self._slots:
+            await self._received.room()
             return await self._start(lease)
 
     async def close(self) -> None:

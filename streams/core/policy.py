@@ -81,6 +81,7 @@ RESULTS_UNSENT_MAX = 10_000  # of a fleet's fetcher; beyond, it starts nothing
 FETCHER_STOP_MS = 170 * SECOND_MS  # a fleet's fetcher that ends has this long for its requests and its segments
 
 # --- connections and names ----------------------------------------------------------------------------------------
+RECEIVED_BYTES_MAX = 512 * 1024 * 1024  # of all bodies being received; 256 pages of 2 MB. Beyond, one at a time goes on
 CONNECTIONS_MAX = 1_000  # in use at once; more leases wait, and expire if they wait too long
 IDLE_HOSTS_MAX = 1_000  # hosts with a connection kept open
 KEEPALIVE_MS = 30 * SECOND_MS

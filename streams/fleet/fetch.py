@@ -207,7 +207,9 @@ class Fetcher:
         """A record that is no lease: whole, for people."""
         log.error("fetch: a record of %s, partition %d, is given up: %s", TOPIC, partition, error)
         self._metrics.count("headrace_dead_letters_total", 1, ("bad_record",))
-        letter = outputs.dead_letter(partition, stage="fetch", error=error, value=value, now_ms=self._now())
+        letter = outputs.dead_letter(
+            partition, stage="fetch", error=error, value=value, now_ms=self._now(), topic=TOPIC
+        )
         self._letters.append(Output(*letter))
         self._send_soon()
 

@@ -206,7 +206,12 @@ class Stage:
         self._metrics.count("headrace_dead_letters_total", 1, ("bad_record",))
         return Output(
             *outputs.dead_letter(
-                message.partition, stage=self.name, error=said, value=message.value or b"", now_ms=self._now()
+                message.partition,
+                stage=self.name,
+                error=said,
+                value=message.value or b"",
+                now_ms=self._now(),
+                topic=self.topic,  # by which it is sent again as it was, whatever could not be read of it
             )
         )
 
