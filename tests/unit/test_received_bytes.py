@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from connectors.received_bytes import ReceivedBytes
+from tests.support.stages import turn
 
 
 class Connection:
@@ -49,7 +50,7 @@ def test_no_request_is_sent_at_the_limit() -> None:
         assert received.may_go_on(one)
         received.holds(one, 100)
         waiting = asyncio.create_task(received.room())
-        await asyncio.sleep(0)
+        await turn()
         assert not waiting.done()
         received.released(one)
         await asyncio.wait_for(waiting, 20)
