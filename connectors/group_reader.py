@@ -4,7 +4,9 @@ Theory of operation. One thread reads, hands on, commits and keeps the membershi
 rebalance. A partition is read only while its stage has room. What was handed on carries the number of the assignment
 under which it came (its term): word of a message that is done counts only while that assignment lasts, so nothing of a
 partition that went to another worker and came back can commit past what the other one left undone. Whoever is slower
-than a rebalance does its work twice, which every reader of its outputs must bear.
+than a rebalance does its work twice, which every reader of its outputs must bear. An offset that the group did not take
+(its broker ended, its coordinator moved) is committed again, until it has it or the assignment is over: of a partition
+that nothing more comes to, no later offset would.
 """
 
 from __future__ import annotations
@@ -98,20 +100,20 @@ class GroupReader:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": "cooperative-sticky",  # who keeps a partition is not disturbed
+            "on_commit": self._answered,
             "session.timeout.ms": session_s * 1_000,
             "heartbeat.interval.ms": session_s * 200,
             "fetch.wait.max.ms": 20,
             "fetch.queue.backoff.ms": 20,
             "queued.max.messages.kbytes": 32_768,
             "log_level": 3,
-            "on_commit": self._answered,
             "enable.metrics.push": False,
         }
         self._lock = threading.Lock()  # over what is done
         self._terms: dict[int, int] = {}
         self._last_term = 0
         self._done: dict[int, int] = {}  # partition → offset to commit
-        self._asked: dict[tuple[int, int], int] = {}  # (partition, offset) of commits under way → term
+        self._asked: dict[int, int] = {}  # partition → offset of the latest commit, not answered yet
         self._paused: set[int] = set()
         self._top: dict[int, int] = {}
         self._stopping = threading.Event()
@@ -152,13 +154,17 @@ class GroupReader:
         try:
             consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
             while not self._stopping.is_set():
-                self._hand_on(consumer.consume(_MESSAGES_MAX, _WAIT_S))
-                self._look_at_room(consumer)
-                if time.monotonic() - self._committed_s >= COMMIT_S:
-                    self._commit(consumer, asynchronous=True)
-                    self._measure(consumer)
+                self.turn(consumer)
         finally:
             self._commit(consumer, asynchronous=False)
+
+    def turn(self, consumer: Any) -> None:
+        """Once around: read, hand on, commit when it is time."""
+        self._hand_on(consumer.consume(_MESSAGES_MAX, _WAIT_S))
+        self._look_at_room(consumer)
+        if time.monotonic() - self._committed_s >= COMMIT_S:
+            self._commit(consumer, asynchronous=True)
+            self._measure(consumer)
 
     def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
         self._membership.dealt()
@@ -182,6 +188,7 @@ class GroupReader:
             for one in partitions:
                 self._terms.pop(one.partition, None)
                 self._done.pop(one.partition, None)
+                self._asked.pop(one.partition, None)
                 self._paused.discard(one.partition)
                 self._top.pop(one.partition, None)
                 self._lag.pop(one.partition, None)
@@ -222,30 +229,36 @@ class GroupReader:
         self._committed_s = time.monotonic()
         with self._lock:
             done, self._done = self._done, {}
-            if asynchronous:
-                self._asked |= {(partition, offset): self._terms[partition] for partition, offset in done.items()}
+            if not asynchronous:
+                done, self._asked = self._asked | done, {}
+            self._asked |= done
         if not done:
             return
         offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in done.items()]
         try:
             consumer.commit(offsets=offsets, asynchronous=asynchronous)
-        except KafkaException as error:  # the brokers are away, or the group has moved on
-            if asynchronous:
-                self._answered(error.args[0], offsets)
-            else:
-                log.warning("%s: offsets are not committed: %s", self._topic, error.args[0].str())
+        except KafkaException as error:  # the brokers are away, or the group has moved on: it is done again
+            log.warning("%s: offsets are not committed: %s", self._topic, error.args[0].str())
+            self._ask_again(offsets)
 
-    def _answered(self, error: Any, places: Sequence[Any]) -> None:
-        """What came of a commit. One that was refused is made again, unless its assignment is over: a partition of
-        which nothing more comes would stay behind for ever, and be read again by whoever gets it next."""
-        for place in places:
-            refused = error or place.error
-            with self._lock:
-                term = self._asked.pop((place.partition, place.offset), None)
-                if refused and term is not None and self._terms.get(place.partition) == term:
-                    self._done.setdefault(place.partition, place.offset)
-            if refused:
-                log.warning("%s: an offset of %d is not committed: %s", self._topic, place.partition, refused)
+    def _answered(self, error: Any, partitions: Sequence[Any] | None) -> None:
+        """What came of a commit. Called within the client's calls."""
+        offsets = partitions or ()
+        refused = [one for one in offsets if error is not None or one.error is not None]
+        if refused:
+            log.warning("%s: offsets are not committed: %s", self._topic, error or refused[0].error)
+            self._ask_again(refused)
+        for one in offsets:
+            if self._asked.get(one.partition) == one.offset:
+                del self._asked[one.partition]
+
+    def _ask_again(self, offsets: Sequence[Any]) -> None:
+        """Those that were asked for last, unless more is done by now, or the assignment is over."""
+        with self._lock:
+            for one in offsets:
+                if self._asked.get(one.partition) == one.offset:
+                    del self._asked[one.partition]
+                    self._done.setdefault(one.partition, one.offset)
 
     def _measure(self, consumer: Any) -> None:
         for partition in self._terms:

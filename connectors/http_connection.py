@@ -47,6 +47,7 @@ class HttpConnection(ResponseHandler):
         self._received = received
         self._held_back: bytes | None = None  # read, and not taken while all bodies together are at their limit
         self.address = ""
+        self.host_key = ""  # whom it was lent for last
         self.requests = 0  # sent on this connection
         self._answer: AnswerReader | None = None
         self._answered: asyncio.Future[None] | None = None
@@ -224,6 +225,20 @@ class Connector(aiohttp.TCPConnector):
             lent.close()
         else:
             lent.release()
+
+    def close_idle(self, ours: Callable[[str], bool]) -> None:
+        """Close what nobody has in hand of hosts that are not `ours`, by host_key."""
+        for key, idle in list(self._conns.items()):
+            stays = type(idle)()
+            for connection, since_s in idle:
+                if ours(cast(HttpConnection, connection).host_key):
+                    stays.append((connection, since_s))
+                else:
+                    connection.close()
+            if stays:
+                self._conns[key] = stays
+            else:
+                del self._conns[key]
 
 
 @functools.lru_cache(maxsize=64)

@@ -5,7 +5,8 @@ the host has another; lend a connection (open to this host, or a new one whose a
 connect); look at `start_by_ms` again; write the request, once; read the answer under limits; say what came of it. No
 redirect is followed, no cookie kept, nothing asked twice.
 
-A host never has more connections than leases in hand, and never more open than it had leases at once.
+A host never has more connections than leases in hand, and never more open than it had leases at once. In a fleet that
+holds over all fetchers: what is open to a host whose leases go to another from now on is closed (`keep_only`).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class HttpWeb:
         self._limits = limits if limits is not None else FetchLimits()
         self._allowed = allowed
         self._may_start = may_start
+        self._ours: Callable[[str], bool] = lambda host_key: True
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(connections_max)
         self._received = ReceivedBytes(received_bytes_max)
@@ -92,6 +94,14 @@ class HttpWeb:
         async with self._slots:
             await self._received.room()
             return await self._start(lease)
+
+    def keep_only(self, ours: Callable[[str], bool]) -> None:
+        """Close what is open to hosts that are not `ours`, by host_key: at once, or when its request has ended.
+
+        `ours` is asked from now on. To be called again whenever a host is no longer.
+        """
+        self._ours = ours
+        self._connector.close_idle(ours)
 
     async def close(self) -> None:
         """Close every connection, then the resolver."""
@@ -121,6 +131,7 @@ class HttpWeb:
                     return Fetched(fetch.address_changed(lease, there, now_ms=self._now_ms()))
             origin = Origin(plan.scheme, plan.host, plan.port, lease.permitted_address)
             lent, connection = await self._connector.lend(origin, within_s=connect_s)
+            connection.host_key = lease.host_key
         except TimeoutError:
             return self._without_answer(lease, plan, started_ms, "connect_timeout", "")
         except (aiohttp.ClientError, OSError) as error:
@@ -140,7 +151,7 @@ class HttpWeb:
             await connection.ask(plan.request, answer, idle_s=limits.idle_ms_max / 1000, deadline_s=deadline_s)
             kept = answer.reusable
         finally:
-            if kept:
+            if kept and self._ours(lease.host_key):
                 self._connector.give_back(lent)
             else:
                 lent.close()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -32,11 +33,19 @@ from streams.fleet import outputs
 from streams.fleet.fetch_store import Store
 from streams.fleet.metrics import Labels, Metrics
 
-__all__ = ["Fetcher", "Pace"]
+__all__ = ["Fetcher", "FleetWeb", "Pace"]
 
 log = logging.getLogger(__name__)
 
 TOPIC = "fetch-leases"
+
+
+class FleetWeb(Web, Protocol):
+    """Of one fetcher of several: a host's connections must not stay open here when another asks it."""
+
+    def keep_only(self, ours: Callable[[str], bool]) -> None:
+        """Close what is open to hosts that are not `ours`, by host_key: at once, or when its request has ended."""
+        ...
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -54,7 +63,7 @@ class Fetcher:
 
     def __init__(
         self,
-        web: Web,
+        web: FleetWeb,
         sender: Sender,
         pace: Pace,
         *,
@@ -103,10 +112,14 @@ class Fetcher:
         for partition in partitions:
             self.owned.discard(partition)
             self._starter.revoked(partition)
+        self._web.keep_only(self._is_ours)
 
     def lost(self, partitions: Iterable[int]) -> None:
         self.revoked(partitions)
         self._drop(self._starter.lapse())
+
+    def _is_ours(self, host_key: str) -> bool:
+        return self._partition_of(host_key) in self.owned
 
     def take(self, records: Sequence[Received]) -> None:
         """Records of leases, in the order in which they came; they are acknowledged already."""

@@ -16,9 +16,10 @@ from connectors.fetchlog import read_segments
 from connectors.lease_reader import Received
 from schemas.codec import decode, encode_batch
 from schemas.records import DeadLetter, FetchLease, FetchLogRow, Kind, Outcome
+from schemas.topics import partition_for
 from streams.fleet.fetch import Pace
 from streams.fleet.fetch_store import Keeping
-from tests.support.fetcher_world import FetcherWorld, fetched, lease
+from tests.support.fetcher_world import PARTITIONS, FetcherWorld, fetched, lease
 from tests.support.warc_samples import read_all
 
 
@@ -181,6 +182,25 @@ def test_a_woken_zombie_starts_nothing_and_says_nothing(world: FetcherWorld) -> 
         assert [int.from_bytes(one.lease_id, "big") for one in world.web.asked] == [1, 5]
         await world.close()
         assert len(world.results()) == 2
+
+    run(act)
+
+
+@pytest.mark.parametrize("how", ["lost", "revoked"])
+def test_hosts_that_are_anothers_keep_no_connection(world: FetcherWorld, how: str) -> None:
+    """A site has one connection over all fetchers: who gives a partition up closes those of its hosts, and may open
+    them again when it comes back."""
+
+    async def act() -> None:
+        world.open()
+        hosts = [f"http://h{number}.example" for number in range(40)]
+        at = {host: partition_for(host, PARTITIONS) for host in hosts}
+        assert set(at.values()) == set(range(PARTITIONS))
+        getattr(world.fetcher, how)([1, 2])
+        assert {host for host in hosts if not world.web.ours(host)} == {host for host in hosts if at[host] in (1, 2)}
+        world.fetcher.assigned({2: 500})
+        assert {host for host in hosts if not world.web.ours(host)} == {host for host in hosts if at[host] == 1}
+        await world.close()
 
     run(act)
 

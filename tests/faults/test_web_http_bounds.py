@@ -222,6 +222,33 @@ def test_idle_connections_are_bounded() -> None:
     assert [request.connection for request in server.log] == [0, 1, 2, 3, 4, 5, 0, 6]
 
 
+def test_connections_to_hosts_that_are_anothers_are_closed() -> None:
+    """One connection a host over all fetchers: an idle one is closed when the host is given up, one in use as soon as
+    its answer has come, and neither is there to be used again when the host comes back."""
+    mine, others = "http://mine.example", "http://others.example"
+
+    async def act(web: HttpWeb, server: RawServer) -> None:
+        for host in (mine, others):
+            await web.fetch(lease("/1", host=host))
+        web.keep_only(lambda host_key: host_key == mine)
+        await _sees(server, 1)
+        await web.fetch(lease("/in-hand", host=others))
+        await _sees(server, 1)
+        web.keep_only(lambda host_key: True)
+        for host in (mine, others):
+            await web.fetch(lease("/2", host=host))
+
+    server = play([wire(PAGE) for _ in range(5)], act)
+    assert [request.connection for request in server.log] == [0, 1, 2, 0, 3]
+
+
+async def _sees(server: RawServer, connections: int) -> None:
+    """The server hears of a close a moment later."""
+    async with asyncio.timeout(10):
+        while len(server.transports) != connections:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+
+
 def test_a_cancelled_fetch_gives_its_connection_up() -> None:
     """A lease that is aborted leaves no half-read answer behind for the next one."""
 

@@ -47,6 +47,7 @@ class FakeWeb:
         self.running: list[FetchLease] = []
         self.body: Callable[[FetchLease], bytes] = lambda lease: lease.url.encode()
         self.unowned: set[bytes] = set()
+        self.ours: Callable[[str], bool] = lambda host_key: True
         self.changed: Callable[[], None] = lambda: None
 
     async def fetch(self, lease: FetchLease) -> Fetched:
@@ -66,6 +67,9 @@ class FakeWeb:
             result,
             Response(lease.url, exchange.address, 200, "OK", "1.1", head.headers, body, "", exchange.finished_ms),
         )
+
+    def keep_only(self, ours: Callable[[str], bool]) -> None:
+        self.ours = ours
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -1,115 +1,137 @@
-"""What a group's reader commits when the group refuses, by a client that is told what to say."""
+"""What a stage's reader tells its group, by a consumer whose commits are answered when the test says so."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from connectors import group_reader
-from connectors.group_reader import GroupReader, Input
+from connectors.group_reader import GroupReader
 
 TOPIC = "parsed-pages"
+REFUSED = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
 
 
-class Came:
-    """One message of partition 0."""
+class Consumer:
+    """Gives no messages; keeps what is committed."""
 
-    def partition(self) -> int:
-        return 0
+    def __init__(self) -> None:
+        self.commits: list[tuple[dict[int, int], bool]] = []
+        self.away = False
 
-    def offset(self) -> int:
-        return 21
+    def consume(self, most: int, within_s: float) -> list[Any]:
+        return []
 
-    def value(self) -> bytes:
-        return b"v"
+    def get_watermark_offsets(self, one: TopicPartition, **how: Any) -> tuple[int, int]:
+        return 0, 100
 
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1
+    def commit(self, *, offsets: Sequence[TopicPartition], asynchronous: bool) -> None:
+        self.commits.append(({one.partition: one.offset for one in offsets}, asynchronous))
+        if self.away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
-    def error(self) -> None: ...
 
+class World:
+    """A reader in the test's own thread."""
 
-class Client:
-    """One message, and then silence. The first commit is not even sent, the second refused, the third taken."""
+    def __init__(self) -> None:
+        self.consumer = Consumer()
+        self.reader = GroupReader(
+            {}, TOPIC, "g", session_s=10, take=lambda inputs: None, room=lambda partition: True, failed=_fail
+        )
+        self._answer: Callable[[Any, Sequence[Any]], None] = self.reader._settings["on_commit"]
 
-    commits: list[int]
-    settled: threading.Event
+    def assign(self, *partitions: int) -> None:
+        self.reader._assigned(self.consumer, [TopicPartition(TOPIC, one) for one in partitions])
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._on_commit = settings["on_commit"]
-        self._given = False
+    def revoke(self, *partitions: int) -> None:
+        self.reader._revoked(self.consumer, [TopicPartition(TOPIC, one) for one in partitions])
 
-    def subscribe(self, topics: object, on_assign: Callable[[Any, Any], None], **calls: object) -> None:
-        on_assign(self, [TopicPartition(TOPIC, 0)])
+    def lose(self, *partitions: int) -> None:
+        self.reader._lost(self.consumer, [TopicPartition(TOPIC, one) for one in partitions])
 
-    def consume(self, at_most: int, wait_s: float) -> list[Came]:
-        given, self._given = self._given, True
-        return [] if given else [Came()]
+    def done(self, partition: int, offset: int) -> None:
+        self.reader.done(partition, self.reader.terms()[partition], offset)
 
-    def commit(self, offsets: Sequence[TopicPartition], asynchronous: bool) -> None:
-        assert asynchronous, "nothing is left for the end"
-        self.commits.append(offsets[0].offset)
-        if len(self.commits) == 1:
-            raise KafkaException(KafkaError(KafkaError._WAIT_COORD))
-        self._on_commit(KafkaError(KafkaError.REBALANCE_IN_PROGRESS) if len(self.commits) == 2 else None, offsets)
-        if len(self.commits) == 3:
-            self.settled.set()
+    def answer(self, offsets: dict[int, int], error: int | None = None) -> None:
+        places = [TopicPartition(TOPIC, partition, offset) for partition, offset in offsets.items()]
+        self._answer(None if error is None else KafkaError(error), places)
 
-    def get_watermark_offsets(self, place: object, **how: object) -> tuple[int, int]:
-        return 0, 22
-
-    def close(self) -> None: ...
+    def committed(self) -> list[tuple[dict[int, int], bool]]:
+        """What is committed in the next turn."""
+        self.consumer.commits.clear()
+        self.reader.turn(self.consumer)
+        return self.consumer.commits
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
-    """In the place of the library's, committed as soon as there is anything."""
-    made: Any = Client
-    monkeypatch.setattr(group_reader, "Consumer", made)
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(group_reader, "COMMIT_S", 0.0)
-    monkeypatch.setattr(Client, "commits", [], raising=False)
-    monkeypatch.setattr(Client, "settled", threading.Event(), raising=False)
-    return Client
+    made = World()
+    made.assign(0, 1)
+    return made
 
 
-def test_a_commit_that_was_refused_is_made_again(client: type[Client]) -> None:
-    """A rebalance or a restart of brokers refused the last commit of a topic that then fell silent: its group stayed
-    22 messages behind for ever by status, and whoever got the partition next did them all again."""
-    failed: list[Exception] = []
-
-    def take(messages: Sequence[Input]) -> None:
-        for one in messages:
-            reader.done(one.partition, one.term, one.offset + 1)
-
-    reader = GroupReader({}, TOPIC, "g", session_s=10, take=take, room=lambda one: True, failed=failed.append)
-    reader.start()
-    assert client.settled.wait(20)
-    reader.close()
-    assert client.commits == [22, 22, 22], "and what was taken is not committed again"
-    assert failed == []
+def _fail(error: Exception) -> None:
+    raise AssertionError(error)
 
 
-def test_what_was_refused_under_an_assignment_that_is_over_is_not(client: type[Client]) -> None:
-    """Another worker had the partition meanwhile, and may be further: its positions must not go back."""
-    reader = GroupReader({}, TOPIC, "g", session_s=10, take=print, room=lambda one: True, failed=print)
-    place = TopicPartition(TOPIC, 0, 22)
-    asked: list[TopicPartition] = []
+def test_what_the_group_took_is_not_committed_again(world: World) -> None:
+    """A reader with nothing new to say leaves the brokers alone."""
+    world.done(0, 7)
+    assert world.committed() == [({0: 7}, True)]
+    world.answer({0: 7})
+    assert world.committed() == []
+    world.revoke(0)
+    assert world.consumer.commits == []
 
-    class Silent:
-        """Takes a commit and does not answer yet."""
 
-        def commit(self, offsets: Sequence[TopicPartition], asynchronous: bool) -> None:
-            asked.extend(offsets)
+def test_what_the_group_refused_is_committed_again(world: World) -> None:
+    """A quiet partition's offset must not stay behind for ever because a broker ended as it was committed: it would
+    show as lag, and be done again after a restart."""
+    world.done(0, 7)
+    world.done(1, 3)
+    assert world.committed() == [({0: 7, 1: 3}, True)]
+    world.answer({0: 7, 1: 3}, REFUSED)
+    world.done(1, 4)
+    assert world.committed() == [({0: 7, 1: 4}, True)]
+    world.consumer.away = True
+    world.done(0, 8)
+    assert world.committed() == [({0: 8}, True)]
+    world.consumer.away = False
+    assert world.committed() == [({0: 8}, True)]
 
-    reader._assigned(Silent(), [place])
-    reader.done(0, reader.terms()[0], 22)
-    reader._commit(Silent(), asynchronous=True)
-    reader._lost(Silent(), [place])
-    reader._assigned(Silent(), [place])
-    reader._answered(KafkaError(KafkaError.ILLEGAL_GENERATION), asked)
-    reader._commit(Silent(), asynchronous=True)
-    assert len(asked) == 1
+
+def test_a_refusal_of_what_a_newer_commit_has_overtaken_changes_nothing(world: World) -> None:
+    """Offsets never go back."""
+    world.done(0, 7)
+    world.committed()
+    world.done(0, 9)
+    world.committed()
+    world.answer({0: 7}, REFUSED)
+    assert world.committed() == []
+    world.done(0, 10)
+    world.answer({0: 9}, REFUSED)
+    assert world.committed() == [({0: 10}, True)]
+
+
+def test_a_refusal_of_an_assignment_that_is_over_changes_nothing(world: World) -> None:
+    """A partition that went to another and came back is not committed past what the other one left undone."""
+    world.done(0, 7)
+    world.committed()
+    world.lose(0)
+    world.assign(0)
+    world.answer({0: 7}, REFUSED)
+    assert world.committed() == []
+
+
+def test_whoever_gives_partitions_up_commits_what_was_not_answered(world: World) -> None:
+    """An orderly end must not rest on a commit that may still be refused."""
+    world.done(0, 7)
+    world.committed()
+    world.consumer.commits.clear()
+    world.revoke(0)
+    assert world.consumer.commits == [({0: 7}, False)]
