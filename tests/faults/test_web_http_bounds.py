@@ -10,8 +10,9 @@ import pytest
 import uvloop
 from aiohttp.abc import ResolveResult
 
+from connectors import web_http
 from connectors.ports import Fetched
-from connectors.received_bytes import Receiving
+from connectors.received_bytes import ReceivedBytes, Receiving
 from connectors.resolver import Resolver
 from connectors.web_http import HttpWeb
 from schemas.records import FetchLease, Kind, Outcome, RobotsDecision
@@ -55,10 +56,22 @@ def test_connections_are_bounded_in_total() -> None:
     assert (len(server.log), most) == (6, 1)
 
 
-def test_bodies_are_bounded_together() -> None:
+class Watched(ReceivedBytes):
+    """Keeps how much there was at most."""
+
+    most = 0
+
+    def holds(self, who: Receiving, size: int) -> None:
+        super().holds(who, size)
+        Watched.most = max(Watched.most, self.total)
+
+
+def test_bodies_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may be as long as its own limit, and there may be a thousand: at the limit of all one goes on, the others
     are held up and not given up, and nobody is asked anew; all of them come whole in the end."""
-    size, most, begun = 400_000, 0, 300_000
+    size, begun = 400_000, 300_000
+    monkeypatch.setattr(web_http, "ReceivedBytes", Watched)
+    monkeypatch.setattr(Watched, "most", 0)
     page = {
         "status": 200,
         "headers": {"Content-Type": "text/html"},
@@ -67,20 +80,11 @@ def test_bodies_are_bounded_together() -> None:
     done: list[Fetched] = []
 
     async def main() -> int:
-        nonlocal most
         async with RawServer([wire(page) for _ in range(8)]) as server:
             names = Names(server.port, "127.0.0.1")
             web = HttpWeb(
                 agent=AGENT, resolver=names, now_ms=Clock(), allowed=LOOPBACK, received_bytes_max=begun, limits=QUICKLY
             )
-            holds = web._received.holds
-
-            def watched(who: Receiving, bytes_: int) -> None:
-                nonlocal most
-                holds(who, bytes_)
-                most = max(most, web._received.total)
-
-            web._received.holds = watched  # type: ignore[method-assign]
 
             async def one(number: int) -> None:
                 done.append(await web.fetch(lease(host=f"http://site{number}.example")))
@@ -93,7 +97,7 @@ def test_bodies_are_bounded_together() -> None:
     assert uvloop.run(main()) == 8
     assert [fetched.result.outcome for fetched in done] == [Outcome.FETCHED] * 8
     assert {len(fetched.response.body) for fetched in done if fetched.response is not None} == {size}
-    assert begun <= most <= begun + size, "the limit, and what of one body lay beyond it"
+    assert begun <= Watched.most <= begun + size, "the limit, and what of one body lay beyond it"
 
 
 def test_an_expired_lease_asks_nothing() -> None:
