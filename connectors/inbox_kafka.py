@@ -79,6 +79,7 @@ class KafkaInbox:
             "fetch.queue.backoff.ms": 20,
             "queued.max.messages.kbytes": 16_384,
             "log_level": 3,
+            "on_commit": self._noted,
             "enable.metrics.push": False,
         }
         self._lock = threading.Lock()  # over all that follows
@@ -273,9 +274,21 @@ class KafkaInbox:
             offsets = [TopicPartition(topic, partition, offset + 1) for (topic, partition), offset in applied.items()]
             try:
                 consumer.commit(offsets=offsets, asynchronous=True)
-            except KafkaException as error:  # the brokers are away: a later note says more
-                log.warning("input: positions are not noted: %s", error.args[0].str())
+            except KafkaException as error:  # the brokers are away
+                self._noted(error.args[0], offsets)
         for (topic, partition), top in tops.items():
             end = known_end(consumer, topic, partition)
             if end is not None:
                 self.lag[topic, partition] = max(0, end - 1 - top)
+
+    def _noted(self, error: Any, places: Sequence[Any]) -> None:
+        """What came of a note. One that was refused is made again: nothing more may come, and people would see a lag
+        for ever that is none."""
+        refused = [place for place in places if error or place.error]
+        if not refused:
+            return
+        log.warning("input: %d positions are not noted: %s", len(refused), error or refused[0].error)
+        with self._lock:
+            for place in refused:
+                if place.partition in self._readers:
+                    self._applied.setdefault((place.topic, place.partition), place.offset - 1)

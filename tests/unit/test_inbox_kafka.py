@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -45,7 +45,11 @@ class Client:
 
     away = 2
 
-    def __init__(self, settings: object) -> None:
+    commits: list[list[tuple[str, int]]]
+    taken: threading.Event
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._on_commit = settings["on_commit"]
         self._left = self.away
         self._said = False
         self._other = 0
@@ -76,8 +80,15 @@ class Client:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return 5, 9
 
-    def commit(self, **what: object) -> None:
-        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+    def commit(self, offsets: Sequence[TopicPartition], asynchronous: bool) -> None:
+        """The first is not even sent, the second refused, the third taken."""
+        assert asynchronous
+        self.commits.append([(one.topic, one.offset) for one in offsets])
+        if len(self.commits) == 1:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        self._on_commit(KafkaError(KafkaError._WAIT_COORD) if len(self.commits) == 2 else None, offsets)
+        if len(self.commits) == 3:
+            self.taken.set()
 
     def pause(self, places: object) -> None: ...
 
@@ -102,13 +113,17 @@ def test_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch, a
         over.set()
 
     monkeypatch.setattr(Client, "away", away)
+    monkeypatch.setattr(Client, "commits", [], raising=False)
+    monkeypatch.setattr(Client, "taken", threading.Event(), raising=False)
     made: Any = Client
     monkeypatch.setattr(inbox_kafka, "Consumer", made)
     inbox = KafkaInbox({}, TOPICS, "group", fail)
     inbox.add(0, Reader({TOPICS[0]: 3, TOPICS[1]: 0}, take, lambda topic: True))
     inbox.applied(0, {TOPICS[1]: 0})
     assert over.wait(20)
+    assert Client.taken.wait(20)
     inbox.close()
+    assert Client.commits == [[(TOPICS[1], 1)]] * 3, "a note that was refused is made again, once it is taken no more"
     assert failed == []
     first = next(at for at, one in enumerate(taken) if one.topic == TOPICS[0])
     assert taken[first].offset == 5
