@@ -37,7 +37,6 @@ class Engine:
         self._process: EngineProcess | None = None
 
     def start(self) -> None:
-        first = self._epoch == 0
         self._epoch += 1
         if self._faults.hit("index_cleared"):
             self.store.clear_index()
@@ -49,8 +48,7 @@ class Engine:
         process.owner.committed(turn)
         for _, raw in self.store.tasks():
             self.parsers.add(decode_task(raw))
-        if first:
-            process.inbox.append([self._setting.seeds()])
+        process.inbox.append([self._setting.seeds()])  # the command reads its file at each start
         process.released()
 
     def crash(self, step: str) -> None:

@@ -84,6 +84,11 @@ def test_a_seed_is_the_same_every_time() -> None:
     assert here[0].digest != here[3].digest
 
 
+def test_a_crash_before_the_seeds_stand_begins_with_them_again() -> None:
+    """Protects the simulator from seeds that show nothing: this one died with its first group, and crawled nothing."""
+    assert simulate(5463, SHORT_MS).fetches > 100
+
+
 def test_the_order_of_sets_decides_nothing() -> None:
     """Protects the replay of a failure on another day: each process orders its sets in a way of its own.
 

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,6 +66,7 @@ class Chaos:
         self.delay_ms, self.dice, self._say = delay_ms, random.Random(seed), say
         self._left = [f"c{number}.test" for number in range(hosts_max)]
         self._hosts: list[str] = []
+        self.lines: list[Asked] = []  # as they were looked at last; there when the site is gone
         make_site(folder / "site", pages)
         self.site = ServedSite(folder / "site")
         self.site.__enter__()
@@ -94,12 +96,17 @@ class Chaos:
 
     # --- load ---------------------------------------------------------------------------------------------------------
 
-    def feed(self, hosts: int) -> None:
-        """So many more hosts."""
+    def feed(self, hosts: int, *, whole: bool = False) -> None:
+        """So many more hosts. `whole`: by all their pages, which else are found one by another."""
         assert len(self._left) >= hosts, "more hosts were needed than were named"
         news = [self._left.pop(0) for _ in range(hosts)]
         self._hosts += news
-        self.whole.seed(self.site.url(START, host) for host in news)
+        paths = list(self._statuses) if whole else [START]
+        self.whole.seed(self.site.url(path, host) for host in news for path in paths)
+
+    def passes(self, seconds: float) -> None:
+        """Let so much time go by."""
+        _wait(seconds)
 
     def goes_on(self, requests: int = 20) -> float:
         """Wait until the site was asked so much more; how long that took, in seconds."""
@@ -108,7 +115,25 @@ class Chaos:
         return time.monotonic() - began_s
 
     def log(self) -> list[Asked]:
-        return self.site.log()[self._began :]
+        """What the site was asked so far, by this fleet alone."""
+        self.lines = self.site.log()[self._began :]
+        return self.lines
+
+    def asked_again(self, since_ms: float, until_ms: float) -> tuple[int, int]:
+        """Requests of that time, and how many of them were for what had been asked before, whenever that was."""
+        seen: set[tuple[str, str]] = set()
+        requests = again = 0
+        for line in sorted(self.log(), key=lambda one: one.start_ms):
+            if since_ms <= line.start_ms <= until_ms:
+                requests += 1
+                again += (line.host, line.path) in seen
+            seen.add((line.host, line.path))
+        return requests, again
+
+    def longest_pause_s(self, since_ms: float, until_ms: float) -> float:
+        """The longest time between two requests of any hosts."""
+        times = sorted(line.start_ms for line in self.log() if since_ms <= line.start_ms <= until_ms)
+        return max((later - one for one, later in pairwise(times)), default=until_ms - since_ms) / 1_000
 
     # --- deeds --------------------------------------------------------------------------------------------------------
 

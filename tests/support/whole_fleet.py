@@ -189,7 +189,21 @@ class WholeFleet:
 
     def seed(self, urls: Iterable[str]) -> None:
         """By the real command; acknowledged when this returns."""
-        self._command("seeds", "-", given="\n".join(urls))
+        self.command("seeds", "-", given="\n".join(urls))
+
+    def command(self, *words: str, given: str = "") -> str:
+        """What the real command prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "streams.cli", *words],
+            cwd=self.folder,
+            env={**self.environment, "PYTHONPATH": str(PROJECT)},
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
 
     def documents(self) -> Counter[str]:
         """URL to how many documents of the index have it."""
@@ -251,19 +265,6 @@ class WholeFleet:
                 one.process.wait()
         self._link.close()
         self.clear()
-
-    def _command(self, *words: str, given: str = "") -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "streams.cli", *words],
-            cwd=self.folder,
-            env={**self.environment, "PYTHONPATH": str(PROJECT)},
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
-        return done.stdout
 
     def _search(self, method: str, path: str, body: object = None) -> Any:
         return self._rest(method, self.at["opensearch"] + path, body)

@@ -63,6 +63,16 @@ def test_what_all_owners_know_is_added_up() -> None:
     assert "no worker there" in printed
 
 
+def test_an_owner_that_grants_nothing_is_told() -> None:
+    """Otherwise a fleet whose parsers stand still looks like one that has nothing to do."""
+    fleet = FakeFleet()
+    owned(fleet, p0=ONE, p1=TWO)
+    fleet.numbers = {ONE: NUMBERS | {"headrace_grants_stopped": 1.0}, TWO: NUMBERS | {"headrace_grants_stopped": 0.0}}
+    found = json.loads(run(fleet, "--fleet", "--json").printed)
+    assert [(one["page"], one["grants_stopped"]) for one in found["workers"]] == [(ONE, True), (TWO, False)]
+    assert run(fleet, "--fleet").printed.count("grants nothing: as many leases are out") == 1
+
+
 def test_little_is_counted_and_much_is_told_by_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle fleet must say 0, though each transaction leaves an end behind the last record."""
     fleet = FakeFleet()

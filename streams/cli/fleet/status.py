@@ -45,11 +45,15 @@ class Behind(msgspec.Struct, frozen=True):
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """One with partitions, at its page. `problem`: why it did not answer; its partitions are not in the counts then."""
+    """One with partitions, at its page. `problem`: why it did not answer; its partitions are not in the counts then.
+
+    `grants_stopped`: each of its partitions has as many leases out, or pages to parse, as it may.
+    """
 
     page: str
     partitions: tuple[int, ...]
     problem: str = ""
+    grants_stopped: bool = False
 
 
 class FleetStatus(msgspec.Struct, frozen=True):
@@ -97,15 +101,16 @@ def _ask(owners: Mapping[int, OwnerPage], fleet: Fleet, shell: Shell) -> tuple[t
     counts = dict.fromkeys(COUNTS, 0)
     workers = []
     for page, partitions in sorted(by_page.items()):
-        problem = ""
+        problem, stopped = "", False
         try:
             numbers = shell.fleet.owner_numbers(page)
         except CrawlError as error:
             problem = str(error)
         else:
+            stopped = numbers.get("headrace_grants_stopped", 0) > 0
             for name, metric in COUNTS.items():
                 counts[name] += int(numbers.get(metric, 0))
-        workers.append(Worker(page, tuple(sorted(partitions)), problem))
+        workers.append(Worker(page, tuple(sorted(partitions)), problem, stopped))
     return tuple(workers), counts
 
 
@@ -147,6 +152,11 @@ def lines(status: FleetStatus) -> Iterator[str]:
         yield f"  owner {worker.page}: partitions {_ranges(worker.partitions)}"
         if worker.problem:
             yield f"    {printable(worker.problem)}"
+        if worker.grants_stopped:
+            yield (
+                "    grants nothing: as many leases are out, or pages wait to be parsed, as may be;"
+                " see below which group is behind"
+            )
     if status.unowned:
         yield (
             f"  nobody has taken over {_ranges(status.unowned)} yet; start a worker: {command()} worker --stage owner"
