@@ -21,7 +21,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 
-from connectors.received_bytes import ReceivedBytes
+from connectors.receiving import Receiving
 from streams.core.answer import AnswerReader
 from streams.core.rules.addresses import Network, refusal
 
@@ -39,13 +39,13 @@ class HttpConnection(ResponseHandler):
 
     A subclass because aiohttp's pool keeps its own kind of protocol; of that one only the transport's care is used.
     Everything is read in `data_received`: no task wakes between the request and the whole answer, and one timer
-    watches both the idle time and the deadline.
+    watches both the idle time and the deadline. Of an answer that is held back nothing is read; its deadline holds.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, received: ReceivedBytes) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, receiving: Receiving) -> None:
         super().__init__(loop)
-        self._received = received
-        self._held_back: bytes | None = None  # read, and not taken while all bodies together are at their limit
+        self._receiving = receiving
+        self._is_back = False
         self.address = ""
         self.host_key = ""  # whom it was lent for last
         self.requests = 0  # sent on this connection
@@ -76,9 +76,21 @@ class HttpConnection(ResponseHandler):
         finally:
             self._watch.cancel()
             self._watch = None
-            self._answer = self._answered = self._held_back = None
-            self._received.released(self)
+            self._answer = self._answered = None
             self._spent = not answer.reusable
+            self._receiving.ended(self)
+
+    def hold_back(self) -> None:
+        """Read no more for now."""
+        self._is_back = True
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        self._is_back = False
+        self._last_read_s = self._loop.time()
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     @property
     def should_close(self) -> bool:
@@ -99,23 +111,9 @@ class HttpConnection(ResponseHandler):
                 self.transport.abort()
             return
         self._last_read_s = self._loop.time()
-        if not self._received.may_go_on(self):
-            if self._held_back is None and self.transport is not None:
-                self.transport.pause_reading()
-            self._held_back = (self._held_back or b"") + data
-            return
-        done = answer.feed(data)
-        self._received.holds(self, answer.held_bytes)
-        if done:
+        if answer.feed(data):
             self._done()
-
-    def go_on(self) -> None:
-        """Room for more of the answer."""
-        data, self._held_back = self._held_back, None
-        if data is not None and self._answer is not None:
-            if self.transport is not None and not self.transport.is_closing():
-                self.transport.resume_reading()
-            self.data_received(data)
+        self._receiving.grew(self, answer.held_bytes)
 
     def eof_received(self) -> None:
         """None lets the transport close, and `connection_lost` follows."""
@@ -128,8 +126,6 @@ class HttpConnection(ResponseHandler):
             closed.set_result(None)
         answer = self._answer
         if answer is not None and not answer.done:
-            if self._held_back is not None:
-                answer.feed(self._held_back)
             if exc is None:
                 answer.feed_eof()
             answer.fail("tls_error" if isinstance(exc, ssl.SSLError) else "connection_reset")
@@ -146,10 +142,10 @@ class HttpConnection(ResponseHandler):
         now_s = self._loop.time()
         if now_s >= self._deadline_s:
             self._answer.fail("timeout")
-        elif self._held_back is None and now_s >= self._last_read_s + self._idle_s:
+        elif now_s >= self._last_read_s + self._idle_s and not self._is_back:
             self._answer.fail("read_timeout")
         else:
-            since_s = self._last_read_s if self._held_back is None else now_s  # the site does not make us wait then
+            since_s = now_s if self._is_back else self._last_read_s
             self._watch = self._loop.call_at(min(since_s + self._idle_s, self._deadline_s), self._look)
             return
         self._done()
@@ -194,7 +190,7 @@ class Connector(aiohttp.TCPConnector):
         tls: Callable[[], ssl.SSLContext],
         idle_hosts_max: int,
         keepalive_s: float,
-        received: ReceivedBytes,
+        receiving: Receiving,
     ) -> None:
         """`tls` is asked for its one context at the first https origin: to read the system's trust takes 20 ms."""
         super().__init__(
@@ -206,7 +202,7 @@ class Connector(aiohttp.TCPConnector):
             socket_factory=functools.partial(_checked_socket, allowed),
         )
         self._factory = cast(
-            "functools.partial[ResponseHandler]", functools.partial(HttpConnection, self._loop, received)
+            "functools.partial[ResponseHandler]", functools.partial(HttpConnection, self._loop, receiving)
         )
         self._idle_hosts_max = idle_hosts_max
         self._tls = functools.cache(tls)

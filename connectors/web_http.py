@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver
 
 from connectors.http_connection import AddressRefused, Connector, Origin
 from connectors.ports import Fetched, Response
-from connectors.received_bytes import ReceivedBytes
+from connectors.receiving import Receiving
 from connectors.resolver import ResolveFailed
 from schemas.records import FetchLease, FetchResult, Kind, Outcome
 from streams.core import fetch, policy, robots_fetch
@@ -58,13 +58,14 @@ class HttpWeb:
         connections_max: int = policy.CONNECTIONS_MAX,
         idle_hosts_max: int = policy.IDLE_HOSTS_MAX,
         keepalive_ms: int = policy.KEEPALIVE_MS,
-        received_bytes_max: int = policy.RECEIVED_BYTES_MAX,
         may_start: Callable[[], bool] = lambda: True,
+        receiving: Receiving | None = None,
     ) -> None:
         """`allowed` networks may be asked though they are not public. The resolver is closed with this.
 
         `tls` in place of the system's trust; `verify_tls` False takes any certificate. `may_start` is asked when a
-        request is about to be written: False, nothing is, and the lease is `UNOWNED`.
+        request is about to be written: False, nothing is, and the lease is `UNOWNED`. `receiving`: the limit of all
+        bodies that are received at once, in place of the policy's.
         """
         self._agent = agent
         self._resolver = resolver
@@ -75,14 +76,13 @@ class HttpWeb:
         self._ours: Callable[[str], bool] = lambda host_key: True
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(connections_max)
-        self._received = ReceivedBytes(received_bytes_max)
         self._connector = Connector(
             resolver=resolver,
             allowed=allowed,
             tls=lambda: tls if tls is not None else _tls_context(verify_tls),
             idle_hosts_max=idle_hosts_max,
             keepalive_s=keepalive_ms / 1000,
-            received=self._received,
+            receiving=Receiving() if receiving is None else receiving,
         )
 
     async def fetch(self, lease: FetchLease) -> Fetched:
@@ -92,7 +92,6 @@ class HttpWeb:
             await asyncio.sleep((lease.not_before_ms - now_ms) / 1000)
             now_ms = self._now_ms()
         async with self._slots:
-            await self._received.room()
             return await self._start(lease)
 
     def keep_only(self, ours: Callable[[str], bool]) -> None:

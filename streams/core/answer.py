@@ -59,7 +59,7 @@ class AnswerReader:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the body that lie in memory."""
+        """What is kept of the body so far, decoded."""
         return self._decoder.decoded_bytes if self._decoder is not None else 0
 
     def take_body(self) -> bytes:

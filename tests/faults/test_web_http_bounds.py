@@ -10,19 +10,14 @@ import pytest
 import uvloop
 from aiohttp.abc import ResolveResult
 
-from connectors import web_http
 from connectors.ports import Fetched
-from connectors.received_bytes import ReceivedBytes, Receiving
 from connectors.resolver import Resolver
 from connectors.web_http import HttpWeb
 from schemas.records import FetchLease, Kind, Outcome, RobotsDecision
-from streams.core.policy import FetchLimits
 from tests.support import certificates
 from tests.support.exchanges import wire
 from tests.support.fetching import AGENT, LOOPBACK, NOW_MS, PAGE, QUICK, Clock, Names, lease, outcomes, play
 from tests.support.raw_server import RawServer
-
-QUICKLY = FetchLimits(idle_ms_max=2_000, duration_ms_max=20_000)
 
 
 def test_connections_are_bounded_in_total() -> None:
@@ -54,50 +49,6 @@ def test_connections_are_bounded_in_total() -> None:
     done, server, most = uvloop.run(main())
     assert [fetched.result.outcome for fetched in done] == [Outcome.FETCHED] * 6
     assert (len(server.log), most) == (6, 1)
-
-
-class Watched(ReceivedBytes):
-    """Keeps how much there was at most."""
-
-    most = 0
-
-    def holds(self, who: Receiving, size: int) -> None:
-        super().holds(who, size)
-        Watched.most = max(Watched.most, self.total)
-
-
-def test_bodies_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each may be as long as its own limit, and there may be a thousand: at the limit of all one goes on, the others
-    are held up and not given up, and nobody is asked anew; all of them come whole in the end."""
-    size, begun = 400_000, 300_000
-    monkeypatch.setattr(web_http, "ReceivedBytes", Watched)
-    monkeypatch.setattr(Watched, "most", 0)
-    page = {
-        "status": 200,
-        "headers": {"Content-Type": "text/html"},
-        "body_gen": {"prefix": "", "repeat": "x", "times": size, "suffix": ""},
-    }
-    done: list[Fetched] = []
-
-    async def main() -> int:
-        async with RawServer([wire(page) for _ in range(8)]) as server:
-            names = Names(server.port, "127.0.0.1")
-            web = HttpWeb(
-                agent=AGENT, resolver=names, now_ms=Clock(), allowed=LOOPBACK, received_bytes_max=begun, limits=QUICKLY
-            )
-
-            async def one(number: int) -> None:
-                done.append(await web.fetch(lease(host=f"http://site{number}.example")))
-
-            await asyncio.gather(*(one(number) for number in range(8)))
-            assert web._received.total == 0
-            await web.close()
-            return len(server.log)
-
-    assert uvloop.run(main()) == 8
-    assert [fetched.result.outcome for fetched in done] == [Outcome.FETCHED] * 8
-    assert {len(fetched.response.body) for fetched in done if fetched.response is not None} == {size}
-    assert begun <= Watched.most <= begun + size, "the limit, and what of one body lay beyond it"
 
 
 def test_an_expired_lease_asks_nothing() -> None:

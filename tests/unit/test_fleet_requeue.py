@@ -1,72 +1,63 @@
-"""What parse and route gave up is sent again to the topic that it came from, and worked once its cause is mended."""
+"""Dead letters of parse and route, sent again by the operator's verb: back to their topic, and worked there."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
-from connectors.group_reader import Input
+import msgspec
+
 from connectors.stage_sender import Output
-from schemas.codec import decode, encode
-from schemas.records import DeadLetter, ParsedPage
-from streams.cli import main
+from schemas.codec import encode
+from schemas.records import BodyRef
+from schemas.topics import partition_for
 from tests.support.fake_engine import Captured
 from tests.support.fake_kafka import FakeFleet
-from tests.support.stages import RunningStage
-from tests.unit import test_fleet_parse, test_fleet_route
+from tests.unit import test_fleet_parse as parse
+from tests.unit import test_fleet_route as route
+from tests.unit.test_fleet_topics import run
+
+NEWER = b"\xc3\x01newer build's"  # the codec's marker, and a schema that nobody here knows
 
 
-def requeued(sent: Sequence[Output], topic: str) -> list[tuple[int, bytes]]:
-    """(partition, value) of what lies in the topic after all letters of these outputs were requeued."""
+def requeued(sent: Sequence[Output], topic: str) -> tuple[list[tuple[int, bytes]], Captured]:
+    """(partition, value) of all that the verb sends to the topic for these letters, and what it says."""
     fleet = FakeFleet()
     for one in sent:
         if one.topic == "dead-letters":
-            fleet.broker.append(one.topic, one.partition, one.value, one.key)
-    shell = Captured(fleet=fleet)
-    assert main(["dead-letters", "--fleet", "requeue", "--all"], shell) == 0, shell.said
-    assert shell.printed == f"1 record sent again to {topic}\n"
-    return fleet.broker.values(topic)
+            assert one.value is not None
+            fleet.broker.append(one.topic, one.partition, one.value)
+    shell = run(fleet, "dead-letters", "--fleet", "requeue", "--all")
+    return fleet.broker.values(topic), shell
 
 
-def test_a_task_whose_body_could_not_be_read_is_parsed_again() -> None:
-    """The store was mended: the page is parsed from the very task."""
-    world = test_fleet_parse.World()
-    task = test_fleet_parse.task()
-    bodies, world.bodies = world.bodies, {}
-    (page,) = test_fleet_parse.pages(first := world.work(task))
-    assert page.error == "body_unreadable"
-    [(_, value)] = requeued(first.sender.sent, "parse-tasks")
-    world.bodies = bodies
-    (page,) = test_fleet_parse.pages(asyncio.run(world._work(value)))
-    assert (page.error, page.url) == ("", task.url)
+def test_a_body_that_could_not_be_read_is_parsed_once_it_can() -> None:
+    """A segment that was away costs no page for good."""
+    world = parse.World()
+    lost = BodyRef("warc/lost.warc.gz", 1, 1)
+    sent = world.work(msgspec.structs.replace(parse.task("/lost"), content=lost)).sender.sent
+    [(partition, value)], _ = requeued(sent, "parse-tasks")
+    assert partition == partition_for(parse.HOST, 4)
+    world.bodies[lost] = parse.BODY
+    (page,) = parse.pages(world.work_value(value))
+    assert (page.url, page.error, page.title) == (parse.HOST + "/lost", "", "Hi")
 
 
-def test_a_page_whose_text_could_not_be_read_is_routed_again() -> None:
-    """Its document comes after all; its letter names the page, not the document."""
-    world = test_fleet_route.World()
-    texts, world.texts.texts = world.texts.texts, {}
-    sent = world.route(encode(test_fleet_route.page()))
-    assert test_fleet_route.events(sent) == []
-    [(_, value)] = requeued(sent, "parsed-pages")
-    assert decode(value, ParsedPage) == (test_fleet_route.page(),)
-    world.texts.texts = texts
-    assert len(test_fleet_route.events(world.route(value))) == 1
+def test_a_text_that_could_not_be_read_becomes_a_document_once_it_can() -> None:
+    """A lost document is made again, in the version that it would have had."""
+    world = route.World()
+    lost = BodyRef("parsed/lost.warc.gz", 1, 1)
+    sent = world.route(encode(route.page(text=lost)))
+    [(partition, value)], _ = requeued(sent, "parsed-pages")
+    assert partition == partition_for(route.HOST, 4)
+    world.texts.texts[lost] = b"found again"
+    (event,) = route.events(world.route(value))
+    assert event.value is not None
+    assert b"found again" in event.value
+    assert event.headers == route.events(route.World().route(encode(route.page())))[0].headers
 
 
-def test_a_message_that_a_stage_gave_up_goes_back_to_its_partition() -> None:
-    """By its kind alone it could not go anywhere when it was unreadable, and a mended worker never saw it again."""
-
-    async def give_up(messages: Sequence[Input]) -> Sequence[Output]:
-        raise ValueError("a fault of ours")
-
-    async def run(topic: str, value: bytes) -> list[Output]:
-        async with RunningStage(give_up, topic=topic) as running:
-            running.reader.feed(2, value)
-            await running.until(lambda: running.reader.committed[2] == 1)
-            return running.sender.sent
-
-    for topic in ("parse-tasks", "parsed-pages"):
-        sent = asyncio.run(run(topic, b"\xc3\1of a newer build"))
-        (letter,) = decode(sent[0].value or b"", DeadLetter)
-        assert letter.topic == topic
-        assert requeued(sent, topic) == [(2, b"\xc3\1of a newer build")]
+def test_messages_that_a_stage_cannot_read_go_back_as_they_were() -> None:
+    """What an older worker gave up may be readable by the next: it was refused, since no letter named its topic."""
+    sent = parse.World().work_value(NEWER).sender.sent
+    assert requeued(sent, "parse-tasks")[0] == [(0, NEWER)]
+    assert requeued(route.World().route(NEWER), "parsed-pages")[0] == [(0, NEWER)]
