@@ -12,7 +12,8 @@ from typing import Any
 from cassandra import ConsistencyLevel
 
 from connectors.cassandra_link import CassandraLink
-from connectors.url_batches import by_bucket, row_of
+from connectors.url_batches import by_bucket
+from connectors.url_rows import RowReader
 from schemas.cassandra import BUCKETS, bucket_of
 
 IDS_MAX = 50  # asked for in one statement
@@ -33,12 +34,19 @@ class HostReader:
         self._consistency = consistency
         # At SERIAL a node reads one partition at a time.
         self._serial = consistency == ConsistencyLevel.SERIAL
+        self._rows = RowReader()
+
+    @property
+    def refused(self) -> int:
+        """`UrlState.refused`."""
+        return self._rows.refused
 
     def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
         """`UrlState.read`."""
         some = self._link.prepared(self._some, self._consistency)
         statements = [(some, (host_key, bucket, ids)) for bucket, ids in by_bucket(url_ids, IDS_MAX)]
-        found = {row[0]: row_of(*row) for answer in self._link.run(statements) for row in answer.current_rows}
+        answers = self._link.run(statements)
+        found = {row[0]: self._rows.row(host_key, *row) for answer in answers for row in answer.current_rows}
         return [found.get(url_id) for url_id in url_ids]
 
     def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
@@ -47,12 +55,12 @@ class HostReader:
         if not after and not self._serial:
             rows = self._small(host_key, min(rows_max, PAGE_ROWS_MAX))
             if rows is not None:
-                return _standing(rows)
+                return self._standing(host_key, rows)
         bucket = bucket_of(after) if after else 0
         while len(found) < rows_max and bucket < BUCKETS:
             limit = min(rows_max - len(found), PAGE_ROWS_MAX)
             rows = self._page(host_key, bucket, after, limit)
-            found += _standing(rows)
+            found += self._standing(host_key, [row for row in rows if bucket_of(row[0]) == bucket])
             if len(rows) < limit:
                 bucket += 1
             else:
@@ -77,7 +85,6 @@ class HostReader:
                 return rows
             after = rows[-1][0]
 
-
-def _standing(rows: list[Any]) -> list[tuple[bytes, bytes]]:
-    found = ((url_id, row_of(url_id, url, state)) for url_id, url, state in rows)
-    return [(url_id, row) for url_id, row in found if row is not None]
+    def _standing(self, host_key: str, rows: list[Any]) -> list[tuple[bytes, bytes]]:
+        found = ((url_id, self._rows.row(host_key, url_id, url, state)) for url_id, url, state in rows)
+        return [(url_id, row) for url_id, row in found if row is not None]

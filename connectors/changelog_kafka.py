@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from connectors.kafka_ends import known_end
+from connectors.kafka_ends import AWAY, known_end
 from connectors.ports import Record
 from connectors.reader_thread import read_on
 from streams.core.failures import EXIT_FAILED, CrawlError
@@ -24,15 +24,6 @@ log = logging.getLogger(__name__)
 _CALL_S_MAX = 10.0
 _RECORDS_MAX = 20_000  # handed on at once
 _WAIT_S = 0.2
-_AWAY = {
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TIMED_OUT,
-    KafkaError._RESOLVE,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-}
 
 Batch = Callable[[Sequence[Record], int], None]
 
@@ -83,7 +74,7 @@ class KafkaChangelog:
             try:
                 low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), _CALL_S_MAX)
             except KafkaException as error:
-                if error.args[0].code() not in _AWAY:
+                if error.args[0].code() not in AWAY:
                     raise
                 log.warning("partition %d: waits for its changelog: %s", partition, error.args[0].str())
             else:
@@ -188,7 +179,7 @@ def _taken(messages: Sequence[Any]) -> tuple[dict[int, list[Record]], dict[int, 
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 ended = True
-            elif error.code() not in _AWAY and not error.retriable():
+            elif error.code() not in AWAY and not error.retriable():
                 raise KafkaException(error)
             continue
         partition = message.partition()

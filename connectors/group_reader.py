@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from connectors.group_membership import Membership
 from connectors.kafka_ends import known_end
 from connectors.reader_thread import read_on
 
@@ -65,7 +66,7 @@ class Reading(Protocol):
         ...
 
     def is_member(self) -> bool:
-        """Whether the group has dealt its partitions; there may be none for us."""
+        """Whether the group has dealt its partitions, of which there may be none for us, and has not lost us since."""
         ...
 
     def close(self) -> None:
@@ -89,8 +90,10 @@ class GroupReader:
     ) -> None:
         """`room`: whether more of a partition may come. `failed`: reading cannot go on, and no waiting mends it."""
         self._topic, self._take, self._room, self._failed = topic, take, room, failed
+        self._membership = Membership()
         self._settings = {
             **settings,
+            **self._membership.settings,
             "group.id": group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -109,7 +112,6 @@ class GroupReader:
         self._lock = threading.Lock()  # over what is done
         self._terms: dict[int, int] = {}
         self._last_term = 0
-        self._member = False
         self._done: dict[int, int] = {}  # partition → offset to commit
         self._asked: dict[int, int] = {}  # partition → offset of the latest commit, not answered yet
         self._paused: set[int] = set()
@@ -136,7 +138,7 @@ class GroupReader:
             return dict(self._terms)
 
     def is_member(self) -> bool:
-        return self._member
+        return self._membership.is_member() and self._thread.is_alive()
 
     def close(self) -> None:
         self._stopping.set()
@@ -165,7 +167,7 @@ class GroupReader:
             self._measure(consumer)
 
     def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        self._member = True
+        self._membership.dealt()
         with self._lock:
             for one in partitions:
                 self._last_term += 1
@@ -175,9 +177,13 @@ class GroupReader:
 
     def _revoked(self, consumer: Any, partitions: Sequence[Any]) -> None:
         self._commit(consumer, asynchronous=False)
-        self._lost(consumer, partitions)
+        self._forget(partitions)
 
     def _lost(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        self._membership.lost()
+        self._forget(partitions)
+
+    def _forget(self, partitions: Sequence[Any]) -> None:
         with self._lock:
             for one in partitions:
                 self._terms.pop(one.partition, None)

@@ -21,6 +21,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 
+from connectors.receiving import Receiving
 from streams.core.answer import AnswerReader
 from streams.core.rules.addresses import Network, refusal
 
@@ -38,11 +39,13 @@ class HttpConnection(ResponseHandler):
 
     A subclass because aiohttp's pool keeps its own kind of protocol; of that one only the transport's care is used.
     Everything is read in `data_received`: no task wakes between the request and the whole answer, and one timer
-    watches both the idle time and the deadline.
+    watches both the idle time and the deadline. Of an answer that is held back nothing is read; its deadline holds.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, receiving: Receiving) -> None:
         super().__init__(loop)
+        self._receiving = receiving
+        self._is_back = False
         self.address = ""
         self.host_key = ""  # whom it was lent for last
         self.requests = 0  # sent on this connection
@@ -75,6 +78,19 @@ class HttpConnection(ResponseHandler):
             self._watch = None
             self._answer = self._answered = None
             self._spent = not answer.reusable
+            self._receiving.ended(self)
+
+    def hold_back(self) -> None:
+        """Read no more for now."""
+        self._is_back = True
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        self._is_back = False
+        self._last_read_s = self._loop.time()
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     @property
     def should_close(self) -> bool:
@@ -97,6 +113,7 @@ class HttpConnection(ResponseHandler):
         self._last_read_s = self._loop.time()
         if answer.feed(data):
             self._done()
+        self._receiving.grew(self, answer.held_bytes)
 
     def eof_received(self) -> None:
         """None lets the transport close, and `connection_lost` follows."""
@@ -125,10 +142,11 @@ class HttpConnection(ResponseHandler):
         now_s = self._loop.time()
         if now_s >= self._deadline_s:
             self._answer.fail("timeout")
-        elif now_s >= self._last_read_s + self._idle_s:
+        elif now_s >= self._last_read_s + self._idle_s and not self._is_back:
             self._answer.fail("read_timeout")
         else:
-            self._watch = self._loop.call_at(min(self._last_read_s + self._idle_s, self._deadline_s), self._look)
+            since_s = now_s if self._is_back else self._last_read_s
+            self._watch = self._loop.call_at(min(since_s + self._idle_s, self._deadline_s), self._look)
             return
         self._done()
 
@@ -172,6 +190,7 @@ class Connector(aiohttp.TCPConnector):
         tls: Callable[[], ssl.SSLContext],
         idle_hosts_max: int,
         keepalive_s: float,
+        receiving: Receiving,
     ) -> None:
         """`tls` is asked for its one context at the first https origin: to read the system's trust takes 20 ms."""
         super().__init__(
@@ -182,7 +201,9 @@ class Connector(aiohttp.TCPConnector):
             keepalive_timeout=keepalive_s,
             socket_factory=functools.partial(_checked_socket, allowed),
         )
-        self._factory = cast("functools.partial[ResponseHandler]", functools.partial(HttpConnection, self._loop))
+        self._factory = cast(
+            "functools.partial[ResponseHandler]", functools.partial(HttpConnection, self._loop, receiving)
+        )
         self._idle_hosts_max = idle_hosts_max
         self._tls = functools.cache(tls)
 

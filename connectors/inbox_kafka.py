@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from connectors.kafka_ends import known_end
+from connectors.kafka_ends import AWAY, known_end
 from connectors.reader_thread import read_on
 from streams.core.failures import EXIT_FAILED, CrawlError
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _MESSAGES_MAX = 1_000  # taken at once
 _WAIT_S = 0.05
-_ANSWER_S_MAX = 15.0
+_ANSWER_S_MAX = 5.0  # of the brokers, on where a partition begins; others of this inbox wait meanwhile
 _MARKERS_MAX = 1  # offsets behind a transaction's last record
 _LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
@@ -79,6 +79,7 @@ class KafkaInbox:
             "fetch.queue.backoff.ms": 20,
             "queued.max.messages.kbytes": 16_384,
             "log_level": 3,
+            "on_commit": self._noted,
             "enable.metrics.push": False,
         }
         self._lock = threading.Lock()  # over all that follows
@@ -86,6 +87,7 @@ class KafkaInbox:
         self._added: list[int] = []
         self._removed: list[int] = []
         self._paused: set[tuple[str, int]] = set()
+        self._behind: dict[tuple[str, int], KafkaError] = {}  # places of which nothing more came, until they are mended
         self._applied: dict[tuple[str, int], int] = {}  # to be committed
         self._top: dict[tuple[str, int], int] = {}
         self._there = threading.Event()
@@ -137,7 +139,8 @@ class KafkaInbox:
                 self._there.wait()
                 self._there.clear()
                 continue
-            self._hand_on(consumer, consumer.consume(_MESSAGES_MAX, _WAIT_S))
+            self._hand_on(consumer.consume(_MESSAGES_MAX, _WAIT_S))
+            self._look_behind(consumer)
             self._look_at_room(consumer)
             self._note(consumer)
 
@@ -153,6 +156,7 @@ class KafkaInbox:
                     for topic in self._topics:
                         self._paused.discard((topic, partition))
                         self._top.pop((topic, partition), None)
+                        self._behind.pop((topic, partition), None)
                         self.lag.pop((topic, partition), None)
             places = []
             for partition in added:
@@ -164,12 +168,12 @@ class KafkaInbox:
             if places:
                 consumer.incremental_assign(places)
 
-    def _hand_on(self, consumer: Any, messages: Sequence[Any]) -> None:
+    def _hand_on(self, messages: Sequence[Any]) -> None:
         found: dict[int, list[Message]] = {}
         for message in messages:
             error = message.error()
             if error is not None:
-                self._hear(consumer, message, error)
+                self._hear(message, error)
                 continue
             place = message.topic(), message.partition()
             if message.offset() <= self._top.get(place, -1):
@@ -183,18 +187,40 @@ class KafkaInbox:
                 if reader is not None and partition not in self._added:
                     reader.take(several)
 
-    def _hear(self, consumer: Any, message: Any, error: KafkaError) -> None:
+    def _hear(self, message: Any, error: KafkaError) -> None:
         """Raises for what no waiting mends."""
         if error.code() in _LOST:
-            self._go_on_behind(consumer, message.topic(), message.partition(), error)
+            with self._lock:
+                if (message.topic(), message.partition()) in self._top:
+                    self._behind[message.topic(), message.partition()] = error
             return
         if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise KafkaException(error)
         log.warning("input: %s", error.str())
 
-    def _go_on_behind(self, consumer: Any, topic: str, partition: int, error: KafkaError) -> None:
+    def _look_behind(self, consumer: Any) -> None:
+        """Go on where the position is no longer. While the brokers do not say where, all else is read meanwhile."""
+        with self._lock:
+            behind = list(self._behind.items())
+        for (topic, partition), error in behind:
+            try:
+                found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S_MAX)
+            except KafkaException as raised:
+                away = raised.args[0]
+                if away.code() not in AWAY and not away.retriable():
+                    raise
+                log.warning("input: topic %s partition %d: its bounds are not known: %s", topic, partition, away.str())
+                return
+            with self._lock:
+                there = self._behind.pop((topic, partition), None)
+            if there is not None:
+                self._go_on_behind(consumer, topic, partition, error, found)
+
+    def _go_on_behind(
+        self, consumer: Any, topic: str, partition: int, error: KafkaError, found: tuple[int, int]
+    ) -> None:
         """From the first record that is there. Raises CrawlError where that would pass over any that was not read."""
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S_MAX)
+        low, high = found
         first = self._top.get((topic, partition), -1) + 1
         where = f"topic {topic} partition {partition}"
         if low < first:  # the topic was made anew, or its brokers lost what they had acknowledged
@@ -246,8 +272,23 @@ class KafkaInbox:
             tops = {place: top for place, top in self._top.items() if place[1] in self._readers}
         if applied:
             offsets = [TopicPartition(topic, partition, offset + 1) for (topic, partition), offset in applied.items()]
-            consumer.commit(offsets=offsets, asynchronous=True)
+            try:
+                consumer.commit(offsets=offsets, asynchronous=True)
+            except KafkaException as error:  # the brokers are away
+                self._noted(error.args[0], offsets)
         for (topic, partition), top in tops.items():
             end = known_end(consumer, topic, partition)
             if end is not None:
                 self.lag[topic, partition] = max(0, end - 1 - top)
+
+    def _noted(self, error: Any, places: Sequence[Any]) -> None:
+        """What came of a note. One that was refused is made again: nothing more may come, and people would see a lag
+        for ever that is none."""
+        refused = [place for place in places if error or place.error]
+        if not refused:
+            return
+        log.warning("input: %d positions are not noted: %s", len(refused), error or refused[0].error)
+        with self._lock:
+            for place in refused:
+                if place.partition in self._readers:
+                    self._applied.setdefault((place.topic, place.partition), place.offset - 1)

@@ -1,10 +1,23 @@
-"""Where a partition ends, as far as a client has heard: for lag, which nobody waits for."""
+"""Where a partition ends, as far as a client has heard: for lag, which nobody waits for; and who is away meanwhile."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+AWAY = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
+"""What a client says of brokers that are away: waiting mends it."""
 
 
 def known_end(consumer: Any, topic: str, partition: int) -> int | None:

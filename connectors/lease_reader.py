@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from connectors.group_membership import Membership
 from connectors.kafka_ends import known_end
 from connectors.reader_thread import read_on
 from streams.core.failures import EXIT_FAILED, CrawlError
@@ -97,8 +98,10 @@ class LeaseReader:
         """`settings`: librdkafka's, for any client."""
         self._topic, self._receiver, self._session_s, self._clock = topic, receiver, session_s, clock
         self._make_consumer = make_consumer
+        self._membership = Membership()
         self._settings = {
             **settings,
+            **self._membership.settings,
             "group.id": group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -138,6 +141,10 @@ class LeaseReader:
     def is_alive(self) -> bool:
         """Whether it reads: a thread that has ended is a fault of ours."""
         return self._thread.is_alive()
+
+    def is_member(self) -> bool:
+        """Whether the group has dealt its partitions, of which there may be none for us, and has not lost us since."""
+        return self._membership.is_member() and self.is_alive()
 
     def fresh(self) -> bool:
         """Whether nobody else can have our partitions."""
@@ -198,6 +205,7 @@ class LeaseReader:
         consumer.incremental_assign([TopicPartition(self._topic, one, end) for one, end in ends.items()])
         if self._paused and ends:
             consumer.pause([TopicPartition(self._topic, one) for one in ends])
+        self._membership.dealt()
         self._next.update(ends)
         self._beat_s = 0.0
         if ends:
@@ -222,6 +230,7 @@ class LeaseReader:
         with self._lock:
             self._good_s = float("-inf")
             self._term += 1
+        self._membership.lost()
         log.warning("leases: partitions are lost: another may have them")
         self._receiver.lost(self._forget(partitions))
 

@@ -111,6 +111,11 @@ class UrlState(Protocol):
     worker ends, and CrawlError for what waiting does not mend: a table that is missing, a login that is refused.
     """
 
+    @property
+    def refused(self) -> int:
+        """How many rows were read that no owner can have written; they are read as absent."""
+        ...
+
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
         """Returns when all of them are durable; of several rows of one URL the last counts.
 
@@ -120,13 +125,13 @@ class UrlState(Protocol):
         ...
 
     def read(self, host_key: str, url_ids: Sequence[bytes]) -> list[bytes | None]:
-        """The rows in the order asked; None where none is. Raises `schemas.codec.BadRecord` for a newer build's."""
+        """The rows in the order asked; None where none is, or one that no owner wrote. A newer build's ends it."""
         ...
 
     def scan(self, host_key: str, after: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         """(url_id, row) of a host's rows that follow the url_id `after` (empty: from the first), in order.
 
-        Fewer than asked only at the end. Raises `schemas.codec.BadRecord` for a newer build's.
+        Fewer than asked only at the end. As for `read`, what nobody of ours wrote is left out.
         """
         ...
 

@@ -98,6 +98,7 @@ class BatchProducer:
         assert partitions > 0
         self.counts = Sent()
         self.by_partition: Counter[int] = Counter()
+        self.last_offset: dict[int, int] = {}  # of each partition's acknowledged messages
         self.heard_ms = now_ms()  # when the brokers last acknowledged anything, or nothing was out
         self._client, self._topic, self._now_ms, self._tick, self._on_refused = client, topic, now_ms, tick, on_refused
         self._key, self._batched = TOPICS[topic].key, TOPICS[topic].batched
@@ -146,6 +147,10 @@ class BatchProducer:
         self.hand_over()
         while self.counts.open:
             self._serve(_POLL_S)
+
+    def wait(self) -> None:
+        """A moment, in which the client is served and `tick` called."""
+        self._serve(_POLL_S)
 
     def abandon(self) -> None:
         """Forget what is held and what is not acknowledged; the brokers may have some of it."""
@@ -204,6 +209,7 @@ class BatchProducer:
             self.counts.messages += 1
             self.counts.bytes += length
             self.by_partition[partition] += records
+            self.last_offset[partition] = max(message.offset(), self.last_offset.get(partition, -1))
         elif self._failure is None:
             self._failure = SendRefused(
                 f"kafka, topic {self._topic}, partition {partition}: needed an acknowledgement of {records:,} records,"

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from connectors.ports import UrlWrite
-from connectors.url_records import decode_state, encode_state
+from connectors.url_records import encode_state
 from schemas.cassandra import BUCKETS, bucket_of
-from streams.core.rows import decode_row, encode_row, is_first
+from streams.core.rows import decode_row, is_first
 
 BATCH_BYTES_MAX = 48 << 10
 """Below `batch_size_fail_threshold`, 50 KiB by default, at which some versions refuse a batch whatever it holds."""
@@ -55,15 +55,6 @@ def batches(
     for (host_key, bucket), cells in partitions.items():
         for part in _parts(cells, bytes_max, rows_max):
             yield Batch(host_key, bucket, part)
-
-
-def row_of(url_id: bytes, url: str | None, state: bytes) -> bytes | None:
-    """A row as it was read; None when it is deleted. Raises BadRecord."""
-    row = decode_state(url or "", state)
-    if row is None:
-        return None
-    assert url, f"{url_id.hex()}: a row without its URL; only a first write may make a row"
-    return encode_row(row)
 
 
 def by_bucket(url_ids: Sequence[bytes], ids_max: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -48,6 +48,10 @@ class CassandraUrlState:
         self._consistency = consistency
         self._reader = HostReader(link, URL_STATE, consistency)
 
+    @property
+    def refused(self) -> int:
+        return self._reader.refused
+
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
         at = stamp(epoch, version)
         some = batches(rows, bytes_max=self._bytes_max, rows_max=self._rows_max)

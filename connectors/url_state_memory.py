@@ -9,7 +9,8 @@ import threading
 from collections.abc import Sequence
 
 from connectors.ports import Elsewhere, UrlWrite
-from connectors.url_batches import batches, row_of
+from connectors.url_batches import batches
+from connectors.url_rows import RowReader
 from schemas.cassandra import STAMP_EPOCH_MAX, stamp
 from streams.core import homes
 from streams.core.homes import Home
@@ -22,6 +23,11 @@ class MemoryUrlState:
         self._urls: dict[str, dict[bytes, str]] = {}
         self._states: dict[str, dict[bytes, tuple[int, bytes]]] = {}  # the greater stands: by stamp, then by the cell
         self._lock = threading.Lock()
+        self._reader = RowReader()
+
+    @property
+    def refused(self) -> int:
+        return self._reader.refused
 
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
         at = stamp(epoch, version)
@@ -49,7 +55,9 @@ class MemoryUrlState:
 
     def _row(self, host_key: str, url_id: bytes) -> bytes | None:
         state = self._states.get(host_key, {}).get(url_id)
-        return None if state is None else row_of(url_id, self._urls[host_key].get(url_id), state[1])
+        if state is None:
+            return None
+        return self._reader.row(host_key, url_id, self._urls[host_key].get(url_id), state[1])
 
 
 class MemoryEpochs:

@@ -47,6 +47,10 @@ class PaxosUrlState:
         self._link = link
         self._reader = HostReader(link, URL_STATE_PAXOS, ConsistencyLevel.SERIAL)
 
+    @property
+    def refused(self) -> int:
+        return self._reader.refused
+
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
         at = stamp(epoch, version)
         pending = [

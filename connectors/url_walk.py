@@ -15,7 +15,7 @@ from cassandra import ConsistencyLevel
 
 from connectors.cassandra_link import CassandraLink
 from connectors.cassandra_rows import PAGE_ROWS_MAX, HostReader
-from connectors.url_batches import row_of
+from connectors.url_rows import RowReader
 from schemas.cassandra import URL_STATE
 
 __all__ = ["UrlWalk"]
@@ -39,11 +39,12 @@ class UrlWalk:
     def __init__(self, link: CassandraLink, *, consistency: int = ConsistencyLevel.QUORUM) -> None:
         self._link, self._consistency = link, consistency
         self._reader = HostReader(link, URL_STATE, consistency)
+        self._rows = RowReader()
 
     def rows(self, hosts: Sequence[str] = ()) -> Iterator[tuple[str, bytes, bytes]]:
         """(host_key, url_id, row as `streams.core.rows` encodes it), host by host where hosts are named.
 
-        Waits while Cassandra is away. Raises CrawlError, StoreClosed, and BadRecord for a newer build's row.
+        Waits while Cassandra is away. Raises CrawlError, also for a newer build's row, and StoreClosed.
         """
         if hosts:
             for host_key in hosts:
@@ -88,7 +89,7 @@ class UrlWalk:
             for (host_key, bucket, _), answer in zip(left, answers, strict=True):
                 rows: list[Any] = answer.current_rows
                 for url_id, url, state in rows:
-                    row = row_of(url_id, url, state)
+                    row = self._rows.row(host_key, url_id, url, state)
                     if row is not None:
                         yield host_key, url_id, row
                 if rows and (answer.has_more_pages or len(rows) == PAGE_ROWS_MAX):

@@ -22,6 +22,7 @@ from aiohttp.abc import AbstractResolver
 
 from connectors.http_connection import AddressRefused, Connector, Origin
 from connectors.ports import Fetched, Response
+from connectors.receiving import Receiving
 from connectors.resolver import ResolveFailed
 from schemas.records import FetchLease, FetchResult, Kind, Outcome
 from streams.core import fetch, policy, robots_fetch
@@ -58,11 +59,13 @@ class HttpWeb:
         idle_hosts_max: int = policy.IDLE_HOSTS_MAX,
         keepalive_ms: int = policy.KEEPALIVE_MS,
         may_start: Callable[[], bool] = lambda: True,
+        receiving: Receiving | None = None,
     ) -> None:
         """`allowed` networks may be asked though they are not public. The resolver is closed with this.
 
         `tls` in place of the system's trust; `verify_tls` False takes any certificate. `may_start` is asked when a
-        request is about to be written: False, nothing is, and the lease is `UNOWNED`.
+        request is about to be written: False, nothing is, and the lease is `UNOWNED`. `receiving`: the limit of all
+        bodies that are received at once, in place of the policy's.
         """
         self._agent = agent
         self._resolver = resolver
@@ -79,6 +82,7 @@ class HttpWeb:
             tls=lambda: tls if tls is not None else _tls_context(verify_tls),
             idle_hosts_max=idle_hosts_max,
             keepalive_s=keepalive_ms / 1000,
+            receiving=Receiving() if receiving is None else receiving,
         )
 
     async def fetch(self, lease: FetchLease) -> Fetched:

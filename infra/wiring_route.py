@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
 from connectors.bodies_together import BodiesTogether
 from connectors.object_store import ObjectStore
@@ -14,17 +15,30 @@ from infra.provision.s3_store import open_client
 from infra.settings import Settings
 from infra.wiring import policy_of, steady_clock
 from infra.wiring_parse import make_reader, partitioning
+from schemas.topics import SINK_GROUP
 from streams.fleet.metrics import Labels, Metrics
 from streams.fleet.route import RouteStage
+from streams.fleet.sink_lag import SinkLag
 from streams.fleet.stage import Pace, Stage
 from streams.fleet.stage_app import Opened, StageApp, stage_app
 from streams.fleet.worker import leave
 
-__all__ = ["ROUTE_APP", "open_route"]
+__all__ = ["ROUTE_APP", "open_route", "sink_lag"]
 
 ROUTE_APP = "headrace-route"
 TOPIC = "parsed-pages"
+INDEX = "index-events"
 _READS_MAX = 16  # of the object store at once
+
+
+class Offsets(Protocol):
+    """What is asked of `infra.provision.kafka_admin.ConfluentAdmin`."""
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]: ...
+
+    def bounds(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]: ...
+
+
 PACE = Pace(
     group_ms=50,
     group_messages_max=200,
@@ -39,7 +53,8 @@ def open_route(settings: Settings) -> StageApp:
     """The app, not started. Raises CrawlError, ServiceAway. The topics are checked by whoever starts a worker."""
     fleet = settings.fleet
     now = steady_clock()
-    index_partitions = ConfluentAdmin(fleet).partitions()["index-events"]
+    admin = ConfluentAdmin(fleet)
+    index_partitions = admin.partitions()[INDEX]
 
     async def open_stage(metrics: Metrics) -> Opened:
         objects = ObjectStore(open_client(fleet), fleet.bucket)
@@ -53,12 +68,17 @@ def open_route(settings: Settings) -> StageApp:
             metrics=metrics,
         )
 
+        behind = SinkLag(lambda: sink_lag(admin, index_partitions))
+        behind.start()
+
         async def close() -> None:
+            behind.close()
             objects.close()
             threads.shutdown(wait=False, cancel_futures=True)
 
         def gauges(running: Stage) -> Iterable[tuple[str, Labels, float]]:
             yield "headrace_service_away_seconds", ("s3",), objects.away_s()
+            yield from behind.gauges()
 
         sender = KafkaSender(client_settings(fleet), leave)
         return Opened(stage.work, sender, make_reader(fleet, TOPIC, ROUTE_APP), close, gauges)
@@ -72,3 +92,10 @@ def open_route(settings: Settings) -> StageApp:
         data=str(Path(fleet.data).absolute()),
         open_stage=open_stage,
     )
+
+
+def sink_lag(admin: Offsets, partitions: int) -> int:
+    """Records of index-events behind what the sink's group has committed. Raises CrawlError, ServiceAway."""
+    committed = admin.committed(SINK_GROUP)
+    bounds = admin.bounds([(INDEX, partition) for partition in range(partitions)])
+    return sum(max(0, end - max(begin, committed.get(place, 0))) for place, (begin, end) in bounds.items())

@@ -46,6 +46,10 @@ class BadRecord(Exception):
         super().__init__(f"{who}: needed {needed}, came {came}; {remedy}")
 
 
+class UnknownSchema(BadRecord):
+    """A value of a version that this build does not know: a newer one wrote it."""
+
+
 def encode(record: msgspec.Struct) -> bytes:
     """One record. Raises `BadRecord` for what Avro does not hold: lone surrogates, numbers beyond 64 bits."""
     kind = type(record)
@@ -117,7 +121,7 @@ def _version_of(data: bytes, who: str) -> registry.Version:
         )
     version = registry.by_fingerprint().get(data[2:HEADER_BYTES])
     if version is None:
-        raise BadRecord(
+        raise UnknownSchema(
             f"reading {who}",
             needed="a schema version that this build knows",
             came=f"fingerprint {data[2:HEADER_BYTES].hex()}",

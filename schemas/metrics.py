@@ -54,6 +54,9 @@ METRICS = {
             "from when a host could be asked to the grant for its best URL: high, normal or low",
             ("priority",),
         ),
+        Metric(
+            "headrace_url_rows_refused_total", _COUNTER, "rows of the URL store that no owner wrote, read as absent"
+        ),
         Metric("headrace_admission_seconds", _HISTOGRAM, "from a URL's discovery to its durable row"),
         Metric("headrace_leases_total", _COUNTER, "leases granted", ("kind",)),
         Metric("headrace_leases_lost_total", _COUNTER, "leases that expired without a result, or were never stored"),
@@ -84,6 +87,7 @@ METRICS = {
         Metric("headrace_parse_backlog_max", _GAUGE, "the limit, at which grants stop"),
         Metric("headrace_parser_deaths_total", _COUNTER, "parser processes that died or were ended at a limit"),
         # route and index
+        Metric("headrace_index_lag_records", _GAUGE, "documents that the sink has not taken, by any route worker"),
         Metric("headrace_documents_total", _COUNTER, "index events sent", ("kind",)),
     )
 }

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     state.add_argument(
         "--delete",
         action="store_true",
-        help="no request any more, and what was never fetched is forgotten; stored pages stay",
+        help="granted no more; what was never fetched is forgotten; documents leave the index, stored pages stay",
     )
     parser.add_argument("--delay", metavar="SPAN", help="from an answer to the next request: 5s, 500ms, 2 (seconds)")
     parser.add_argument("--concurrency", type=positive, metavar="N", help="requests at once")
@@ -181,7 +181,8 @@ def _tell(applied: Sequence[Change], arguments: argparse.Namespace, shell: Shell
         else:
             shell.print(printable(describe_change(change)))
     if arguments.delete and not arguments.json:
-        shell.print("its queue is dropped bit by bit; its stored pages stay; --resume lets it be found anew")
+        index = "its documents leave the index, " if arguments.fleet else ""
+        shell.print(f"its queue is dropped bit by bit, {index}its stored pages stay; --resume lets it be found anew")
     return EXIT_DONE
 
 

@@ -57,6 +57,11 @@ class AnswerReader:
         """Bytes of the body as received, without framing."""
         return self._decoder.wire_bytes if self._decoder is not None else self._discarded_bytes
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of the body so far, decoded."""
+        return self._decoder.decoded_bytes if self._decoder is not None else 0
+
     def take_body(self) -> bytes:
         """The decoded body, once; b"" for an answer whose body is not kept."""
         return self._decoder.take() if self._decoder is not None else b""

@@ -242,7 +242,7 @@ class Completion:
             target = result.redirect_target
             assert target is not None
             visit.gone, visit.redirect_target = 0, target
-            self._withdraw(turn, slot, key, row, visit)
+            _withdraw(turn, slot, key, row, visit)
             interval = self._policy.revisit_ms_max if result.permanent else self._policy.revisit_ms_min * 7
             interval = max(self._policy.revisit_ms_min, min(self._policy.revisit_ms_max, interval))
             self._close(turn, slot, key, row, lease, Status.REDIRECT, visit, interval)
@@ -255,21 +255,11 @@ class Completion:
             status = Status.GONE if visit.gone >= bounds.TOMBSTONE_AFTER_VISITS else Status.FAILED
             interval = revisit.gone_interval_ms(visit.gone, self._policy)
             if status is Status.GONE:
-                self._withdraw(turn, slot, key, row, visit)
+                _withdraw(turn, slot, key, row, visit)
             self._close(turn, slot, key, row, lease, status, visit, interval)
         else:
             status = Status.REFUSED if result.outcome is Outcome.REFUSED else Status.FAILED
             self._close(turn, slot, key, row, lease, status, visit, revisit.failed_interval_ms(self._policy))
-
-    def _withdraw(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, visit: Visit) -> None:
-        """There is no content any more. Should it come back unchanged, it is read anew, under this visit's version."""
-        if visit.content is None or row.status in WITHDRAWING:
-            return
-        visit.content_version, visit.extractor_version = visit.url_version, 0
-        turn.writes.append((Family.TASK, key, None))
-        if row.kind is Kind.PAGE:
-            url_id = key[HOST_ID_BYTES:]
-            turn.withdrawn.append(withdrawal(row, url_id, slot.state.host_key, visit.url_version, visit.fetched_ms))
 
     def _retry(self, turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, lease: InFlight, result: FetchResult) -> None:
         host, now_ms = slot.state, turn.now_ms
@@ -329,6 +319,35 @@ class Completion:
         visit = _next_visit(row.visit, turn.now_ms, letter.status, lease.url_version)
         visit.error = error
         self._close(turn, slot, key, row, lease, Status.FAILED, visit, revisit.failed_interval_ms(self._policy))
+
+
+def bury(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow) -> None:
+    """An operator deleted the host: the URL, which is not leased, is a tombstone that keeps its place in the queue.
+
+    It takes a version of its own, above that of its content, so that the index forgets the document for good; the
+    next visit, should there be one, is above it.
+    """
+    visit = row.visit
+    assert visit is not None, row.url
+    if row.status in WITHDRAWING:
+        return
+    row.version += 1
+    visit.url_version = row.version
+    _withdraw(turn, slot, key, row, visit)
+    change_status(turn, slot, key, row, Status.GONE)
+    turn.put_row(key, row)
+    turn.touch(slot)
+
+
+def _withdraw(turn: Turn, slot: HostSlot, key: bytes, row: UrlRow, visit: Visit) -> None:
+    """There is no content any more. Should it come back unchanged, it is read anew, under this visit's version."""
+    if visit.content is None or row.status in WITHDRAWING:
+        return
+    visit.content_version, visit.extractor_version = visit.url_version, 0
+    turn.writes.append((Family.TASK, key, None))
+    if row.kind is Kind.PAGE:
+        url_id = key[HOST_ID_BYTES:]
+        turn.withdrawn.append(withdrawal(row, url_id, slot.state.host_key, visit.url_version, visit.fetched_ms))
 
 
 def _next_visit(before: Visit | None, fetched_ms: int, status: int, url_version: int) -> Visit:

@@ -125,6 +125,13 @@ def agent(user_agent: str, *, contact: str = "") -> Agent:
     return Agent(user_agent, product_token, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
 
+def is_lease(lease: FetchLease) -> bool:
+    """Whether an owner may have granted it: it can be asked, and is charged to the host that it asks."""
+    url, root = lease.url, f"{lease.host_key}/"
+    is_target = url.isascii() and url.isprintable() and " " not in url
+    return lease.concurrency > 0 and is_target and url.startswith(root) and urls.normalize(root) == root
+
+
 def plan(lease: FetchLease, who: Agent, *, now_ms: int) -> RequestPlan:
     """The request of a lease: Host, the agent's lines, then at most one validator.
 

@@ -5,8 +5,9 @@ so that a word on a million hosts is one write. What remains to be done after a 
 of hosts or URLs a turn:
 
 - sweep: after a word on several hosts, those at rest are looked at again, for one of them may be open now;
-- drop: of a deleted host, URLs that were never fetched are forgotten, and those to be tried again wait for their next
-  visit. What was fetched stays known and stored; nothing is granted unless the operator resumes the host;
+- drop: of a deleted host, URLs that were never fetched are forgotten, and those that were become tombstones, whose
+  documents the index is told to forget. Bodies stay stored; nothing is granted unless the operator resumes the host,
+  and what is found back then is read anew;
 - lift: where a pattern blocks no longer, the URLs that were denied come up again at once.
 
 None of it needs a record of its own: a new start finds the words, and with them what is still to be dropped.
@@ -21,12 +22,14 @@ from streams.core import hosts as host_rules
 from streams.core import policy as bounds
 from streams.core.active import Hosts
 from streams.core.admit import AT_ONCE_MS, dequeue, requeue
+from streams.core.complete import bury
 from streams.core.frontier import Frontier
 from streams.core.host_policy import Blocked, Change, Policies, is_host, matches
 from streams.core.hosts import HostState, Override, decode_host
+from streams.core.indexing import WITHDRAWING
 from streams.core.memo import Memo
 from streams.core.policy import CrawlPolicy
-from streams.core.rows import PLACE_BYTES, QueueClass, Status
+from streams.core.rows import HOST_ID_BYTES, PLACE_BYTES, QueueClass, Status
 from streams.core.rules import revisit
 from streams.core.rules.urls import host_id
 from streams.core.turn import Family, HostSlot, Reads, Turn, bump
@@ -36,6 +39,7 @@ _Place = tuple[QueueClass, bytes]
 
 _DROP_FROM: _Place = (QueueClass.NEW, b"")
 _LIFT_FROM: _Place = (QueueClass.REVISIT, b"")
+_REVISIT = bytes((QueueClass.REVISIT,))
 
 
 class Oversight:
@@ -72,7 +76,7 @@ class Oversight:
     def adopted(self, host_id_: bytes, host: HostState) -> None:
         """As `loaded`, at the start: a drop that was cut short goes on."""
         self.loaded(host_id_, host)
-        if host.override is not None and host.override.deleted and any(host.queued[: QueueClass.REVISIT]):
+        if _is_deleted(host) and _is_to_drop(host):
             self._drops.setdefault(host_id_, _DROP_FROM)
 
     def refuses(self, turn: Turn, host_key: str, urls: int) -> bool:
@@ -105,10 +109,11 @@ class Oversight:
             self._carry_out(turn, change, hosts)
         if self._sweeps:
             self._sweep(turn, hosts, frontier)
-        for slot in turn.touched.values():
-            override = slot.state.override
-            if override is not None and override.deleted and any(slot.state.queued[: QueueClass.REVISIT]):
-                self._drops.setdefault(slot.host_id, _DROP_FROM)  # a result put it back after the drop went by
+        for slot in list(turn.touched.values()):
+            if _is_deleted(slot.state):
+                self._bury_results(turn, slot)
+                if any(slot.state.queued[: QueueClass.REVISIT]):
+                    self._drops.setdefault(slot.host_id, _DROP_FROM)  # a result put it back after the drop went by
         if self._drops:
             self._walk(turn, hosts, frontier, self._drops)
             self._memo.forget()
@@ -155,7 +160,7 @@ class Oversight:
         """What is to be done in steps because a host's override is another than before."""
         override = host.override or Override()
         if override.deleted:
-            if any(host.queued[: QueueClass.REVISIT]):
+            if _is_to_drop(host):
                 self._drops.setdefault(host_id_, _DROP_FROM)
         else:
             self._drops.pop(host_id_, None)
@@ -201,8 +206,8 @@ class Oversight:
                 self._lift(turn, slot, frontier, tail)
         if len(tails) == bounds.WALK_URLS_MAX:
             walks[host_id_] = (queue, tails[-1])
-        elif queue is QueueClass.NEW:
-            walks[host_id_] = (QueueClass.RETRY, b"")
+        elif queue is not QueueClass.REVISIT:
+            walks[host_id_] = (QueueClass(queue + 1), b"")
         else:
             del walks[host_id_]
             turn.touch(slot)
@@ -221,10 +226,19 @@ class Oversight:
             turn.known -= 1
             slot.state.statuses[row.status] -= 1
             turn.touch(slot)
-        elif tail[0] == QueueClass.RETRY:
+            return
+        if tail[0] == QueueClass.RETRY:
             row.failures = row.troubles = row.attempt = 0
             due_ms = turn.now_ms + revisit.denied_interval_ms(self._policy)
             requeue(turn, slot, key, row, QueueClass.REVISIT, due_ms)
+        bury(turn, slot, key, row)
+
+    def _bury_results(self, turn: Turn, slot: HostSlot) -> None:
+        """What was out as the host was deleted came back: the walk may be past its place."""
+        for key, row in list(turn.dirty_rows.items()):
+            is_leased = key[HOST_ID_BYTES:] in slot.rows
+            if key.startswith(slot.host_id) and row.place[:1] == _REVISIT and row.visit is not None and not is_leased:
+                bury(turn, slot, key, row)
 
     def _lift(self, turn: Turn, slot: HostSlot, frontier: Frontier, tail: bytes) -> None:
         key = slot.host_id + tail[PLACE_BYTES:]
@@ -233,3 +247,14 @@ class Oversight:
             return
         if row.status is Status.DENIED:
             requeue(turn, slot, key, row, QueueClass.REVISIT, AT_ONCE_MS)
+
+
+def _is_deleted(host: HostState) -> bool:
+    return host.override is not None and host.override.deleted
+
+
+def _is_to_drop(host: HostState) -> bool:
+    """Whether a deleted host has URLs that are neither forgotten nor tombstones."""
+    return any(host.queued[: QueueClass.REVISIT]) or any(
+        number for status, number in enumerate(host.statuses) if status not in WITHDRAWING
+    )

@@ -75,6 +75,8 @@ DISCARDED_BYTES_MAX = 64 * 1024  # read of a body that is not kept; beyond, a ne
 VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it would go out with every later request
 RATIO_FROM_BYTES = 1024 * 1024  # decode_ratio_max counts from here: a small page of blanks may shrink by any ratio
 DECODE_STEP_BYTES_MAX = 256 * 1024  # decoded at once, so that a bomb is seen before it has grown
+RECEIVING_BYTES_MAX = 256 * 1024 * 1024  # of all bodies that are received at once; beyond, sites are made to wait
+RECEIVING_SMALL_BYTES = 256 * 1024  # a body up to this is never held back: an ordinary page
 
 LEASES_WAITING_MAX = 20_000  # at a fleet's fetcher: about 20 MB; beyond, it reads no more of them
 RESULTS_UNSENT_MAX = 10_000  # of a fleet's fetcher; beyond, it starts nothing
@@ -114,6 +116,9 @@ INDEX_ROWS_PER_TURN_MAX = 2_048  # read to load the owner's index: about 20 ms
 INDEX_LOOK_ROWS = 32  # what asking the shared URL rows for a host costs, in rows: 0.3 to 1.5 ms, a row 10 to 25 us
 INDEX_HOST_SHARE = 8  # one host that comes up for a grant gets this part of them, so that others come up as well
 INDEX_WANTED_MAX = 10_000  # hosts that are loaded before others because links ask about them
+REPLAY_TASKS_MAX = (
+    10_000  # of a fleet's replay, ahead of its parsers: fresh pages wait behind no more; some 30 s of one
+)
 REREAD_ROWS_MAX = 2_048  # looked at in one turn, for stored bodies to be read again: about 10 ms
 CLOSING_MS_EXPECTED = 5_000  # of each step of a run's end; a longer one is told
 HEARTBEAT_MS = 500  # an idle runner looks around this often

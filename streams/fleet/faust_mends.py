@@ -79,6 +79,20 @@ class Patient(OneForOneSupervisor):
         super().__init__(*services, **{**options, "max_restarts": _RESTARTS_A_SECOND, "over": _RESTARTS_MAX})
 
 
+def out_of_group(app: Any) -> str | None:
+    """None while Faust's consumer is a member of the app's group, a sentence when it is not. From memory, at once.
+
+    Faust itself keeps working, and its assignment, when the group goes on without it: others get its partitions then.
+    """
+    thread = app.consumer._thread
+    coordinator = None if thread._consumer is None else thread._consumer._coordinator
+    if thread.should_stop or coordinator is None or coordinator._coordination_task.done():
+        return "what keeps it in its group has ended; see the log, and start the worker anew"
+    if coordinator.generation <= 0 or not coordinator.member_id:
+        return "it is not a member of its group now"
+    return None
+
+
 class OwnerRecovery(Recovery):
     """Has nothing to recover: the keeper reads the changelog itself, at a takeover and as a standby."""
 

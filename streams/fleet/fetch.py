@@ -22,7 +22,7 @@ import msgspec
 from connectors.lease_reader import LeaseReader, Received
 from connectors.ports import Fetched, StoreClosed, Web
 from connectors.stage_sender import Output, Sender
-from schemas.codec import BadRecord, decode
+from schemas.codec import BadRecord, decode, encode
 from schemas.records import FetchLease, FetchResult, Outcome, StoredResult
 from streams.core import fetch as rules
 from streams.core import policy as bounds
@@ -129,6 +129,11 @@ class Fetcher:
             except BadRecord as error:
                 self._give_up(partition, value or b"", str(error))
                 continue
+            strange = [lease for lease in leases if not rules.is_lease(lease)]
+            if strange:  # the topic is open to whoever has its password
+                for lease in strange:
+                    self._give_up(partition, encode(lease), f"no owner grants this: {lease.url[:200]!r}")
+                leases = tuple(lease for lease in leases if rules.is_lease(lease))
             self._drop(self._starter.take(partition, offset, leases, fresh=self.may_start()))
         self.step()
 
@@ -215,7 +220,9 @@ class Fetcher:
         """A record that is no lease: whole, for people."""
         log.error("fetch: a record of %s, partition %d, is given up: %s", TOPIC, partition, error)
         self._metrics.count("headrace_dead_letters_total", 1, ("bad_record",))
-        letter = outputs.dead_letter(partition, stage="fetch", error=error, value=value, now_ms=self._now())
+        letter = outputs.dead_letter(
+            partition, stage="fetch", error=error, value=value, now_ms=self._now(), topic=TOPIC
+        )
         self._letters.append(Output(*letter))
         self._send_soon()
 

@@ -50,9 +50,9 @@ class FetchApp(StageApp):
         opened = self.opened
         if opened is None:
             return "it has not begun yet"
-        if not opened.fetcher.owned:
-            return "it has no partition of fetch-leases yet"
-        if not opened.reader.fresh():
+        if not opened.reader.is_member():
+            return "it is not a member of its group now"
+        if opened.fetcher.owned and not opened.reader.fresh():
             return f"its group has not heard of it for {opened.reader.silence_s():.0f} s: it starts nothing"
         if opened.objects.away_s() > _AWAY_S_MAX:
             return f"the object store has not answered for {opened.objects.away_s():.0f} s: bodies wait in the spool"

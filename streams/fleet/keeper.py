@@ -152,6 +152,7 @@ class Keeper:
         stopped = {owner.stopped_by() for owner in owners}
         for limit in ("leases", "parse"):
             yield "headrace_grants_stopped", (limit,), float("" not in stopped and limit in stopped)
+        yield "headrace_url_rows_refused_total", (), self._ports.urls.refused
         for service, away_s in self._ports.away_s().items():
             yield "headrace_service_away_seconds", (service,), round(away_s, 1)
         for (topic, partition), behind in list(self._inbox.lag.items()):

@@ -204,11 +204,15 @@ class Stage:
         said = str(error) or type(error).__name__
         log.error("%s: %s %d/%d is given up: %s", self.name, self.topic, message.partition, message.offset, said)
         self._metrics.count("headrace_dead_letters_total", 1, ("bad_record",))
-        return Output(
-            *outputs.dead_letter(
-                message.partition, stage=self.name, error=said, value=message.value or b"", now_ms=self._now()
-            )
+        letter = outputs.dead_letter(
+            message.partition,
+            stage=self.name,
+            error=said,
+            value=message.value or b"",
+            now_ms=self._now(),
+            topic=self.topic,
         )
+        return Output(*letter)
 
     def _is_ours(self, message: Input) -> bool:
         assert self._reader is not None

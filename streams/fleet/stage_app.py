@@ -77,7 +77,7 @@ class StageApp(faust.App):
         if reader is None:
             return "it has not begun yet"
         if not reader.is_member():
-            return "it is not a member of its group yet"
+            return "it is not a member of its group now"
         return None
 
     async def on_start(self) -> None:

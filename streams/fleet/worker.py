@@ -22,7 +22,7 @@ from connectors.ports import Record
 from schemas.topics import OWNER_APP, OWNER_PAGES, OWNER_TABLE
 from streams.core.failures import EXIT_FAILED, CrawlError
 from streams.core.turn import Reads
-from streams.fleet.faust_mends import GroupChannel, OwnerTableManager, Patient, check_versions
+from streams.fleet.faust_mends import GroupChannel, OwnerTableManager, Patient, check_versions, out_of_group
 from streams.fleet.feed import Group, Pace
 from streams.fleet.intake import TOPICS
 from streams.fleet.keeper import Keeper, Limits
@@ -70,12 +70,12 @@ class OwnerApp(faust.App):
         return None
 
     def ready(self) -> str | None:
-        """Once it has taken over all partitions that it was given; those may be none."""
+        """Once it has taken over all partitions that it was given; those may be none. Out of its group it is not."""
         if self.keeper is None:
             return "no partitions were dealt to this worker yet"
         waiting = self.keeper.not_taken_over()
         if not waiting:
-            return None
+            return out_of_group(self)
         first = ", ".join(map(str, waiting[:5]))
         return f"{len(waiting)} partitions are being taken over: {first}{', ...' if len(waiting) > 5 else ''}"
 

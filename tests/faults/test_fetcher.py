@@ -8,12 +8,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from connectors.bodies_s3 import S3Bodies
 from connectors.fetchlog import read_segments
 from connectors.lease_reader import Received
-from schemas.records import DeadLetter, FetchLogRow, Kind, Outcome
+from schemas.codec import decode, encode_batch
+from schemas.records import DeadLetter, FetchLease, FetchLogRow, Kind, Outcome
 from schemas.topics import partition_for
 from streams.fleet.fetch import Pace
 from streams.fleet.fetch_store import Keeping
@@ -367,6 +369,35 @@ def test_a_record_that_is_no_lease_goes_to_the_dead_letters(world: FetcherWorld)
         (letter,) = world.sent(DeadLetter)
         assert (letter.stage, letter.record) == ("fetch", b"\xc3\x01nonsense")
         assert 'headrace_dead_letters_total{stage="fetch",error="bad_record"} 1' in world.metrics.page()
+
+    run(act)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "nonsense"},
+        {"url": "http://other.example/1"},  # another host, charged to this one
+        {"url": "http://h1.example/ä"},
+        {"url": "http://h1.example/1 HTTP/1.1\r\nHost: other.example"},
+        {"host_key": "http://h1:x", "url": "http://h1:x/1"},
+        {"concurrency": 0},
+    ],
+)
+def test_a_lease_that_no_owner_grants_costs_itself(world: FetcherWorld, change: dict[str, Any]) -> None:
+    """A stranger's record whose request cannot be made ended the worker, and would ask a host in another's name."""
+
+    async def act() -> None:
+        world.open()
+        strange = msgspec.structs.replace(lease(1), **change)
+        world.fetcher.take([Received(2, 100, encode_batch([strange, lease(2)]))])
+        world.take(lease(3))
+        await world.until(lambda: len(world.results()) == 2, "the leases beside it and behind it")
+        await world.close()
+        (letter,) = world.sent(DeadLetter)
+        assert decode(letter.record, FetchLease) == (strange,)
+        assert [one.lease_id for one in world.web.asked] == [lease(2).lease_id, lease(3).lease_id]
+        assert world.failures == []
 
     run(act)
 

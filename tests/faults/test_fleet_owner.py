@@ -24,6 +24,7 @@ from streams.core.turn import Family, Turn
 from streams.fleet.commit import STEPS
 from streams.fleet.intake import Partitioning
 from streams.fleet.owner import TAKEOVER_STEPS, PartitionOwner, Undecidable
+from tests.conformance.url_state_suite import visited
 from tests.support.fleet_in_memory import FleetInMemory
 from tests.support.scripted_fetcher import Answer, judge
 
@@ -122,6 +123,34 @@ def test_a_crash_at_any_step(tmp_path: Path, step: str, same_disk: bool) -> None
         fleet.crash_after = 0 if step in TAKEOVER_STEPS else 25
 
     assert crawl(tmp_path, prepare).crashes == 1
+
+
+def test_half_a_row_in_the_store_costs_itself(tmp_path: Path) -> None:
+    """A row that somebody else left in the URL store ended its owner, and whoever took over from it, for ever; found
+    again, its URL is admitted and the row made whole."""
+    fleet = FleetInMemory(tmp_path, web, policy=CrawlPolicy(politeness=Politeness(delay_ms=DELAY_MS)))
+    host, half = HOSTS[0], visited(HOSTS[0], 7, "x")
+    try:
+        fleet.seed(*(f"{host}/{page}" for page in range(3)))
+        fleet.run()
+        fleet.urls.write([half], epoch=1, version=1)  # a later write of what was never admitted
+        for owner in fleet.owners.values():
+            owner.close()
+            owner.release()
+        fleet.owners.clear()
+        fleet.disk = fleet.new_disk
+        fleet.run()
+        assert fleet.urls.refused > 0
+        assert f"{host}/7" not in fleet.rows(host)
+        fleet.seed(f"{host}/7")
+        fleet.run()
+        assert [one.url for one in fleet.log].count(f"{host}/7") == 1
+        row = fleet.rows(host)[f"{host}/7"]
+        assert row.visit is not None
+        assert row.visit.status == 200
+        assert not fleet.broker.committed("dead-letters", 0) + fleet.broker.committed("dead-letters", 1)
+    finally:
+        fleet.close()
 
 
 @pytest.mark.parametrize("disks", [1, 2, 100])

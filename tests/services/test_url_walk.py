@@ -33,20 +33,22 @@ def settings(fleet: Services) -> Fleet:
 
 @pytest.fixture(scope="module")
 def link(settings: Fleet) -> Iterator[CassandraLink]:
-    """Filled once: hosts of some URLs, one of very many, and a deleted row."""
+    """Filled once: hosts of some URLs, one of very many, a deleted row, and half a row that nobody must stumble on."""
     link = open_link(settings, print)
     state = CassandraUrlState(link)
     for host in range(HOSTS):
         urls = [f"http://h{host}.test/{n}" for n in range(LARGE if not host else URLS)]
         state.write([UrlWrite(host_key(url), url_id(url), _row(url)) for url in urls], epoch=1, version=host)
+    strange = "http://h1.test/half"  # a later write of what was never admitted: a row without its URL
+    state.write([UrlWrite(host_key(strange), url_id(strange), _row(strange, version=1))], epoch=1, version=1)
     gone = "http://h1.test/0"
     state.write([UrlWrite(host_key(gone), url_id(gone), None)], epoch=2, version=1)
     yield link
     link.close()
 
 
-def _row(url: str) -> bytes:
-    return encode_row(UrlRow(url, Source.LINK, Kind.PAGE, 1, 0, b"", 128, 1))
+def _row(url: str, version: int = 0) -> bytes:
+    return encode_row(UrlRow(url, Source.LINK, Kind.PAGE, 1, 0, b"", 128, 1, version=version))
 
 
 def expected() -> set[str]:

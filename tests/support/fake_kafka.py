@@ -87,8 +87,8 @@ class FakeProducer:
             if self._broker.refuses is not None:
                 message["on_delivery"](KafkaError(self._broker.refuses), None)
                 continue
-            self._broker.append(topic, message["partition"], message["value"], message.get("key"))
-            message["on_delivery"](None, None)
+            offset = self._broker.append(topic, message["partition"], message["value"], message.get("key"))
+            message["on_delivery"](None, FakeMessage(topic, message["partition"], offset, None))
         return served
 
     def purge(self) -> None:

@@ -107,7 +107,7 @@ class FakeReader:
     """A member of the group, as long as `good`."""
 
     def __init__(self) -> None:
-        self.good = True
+        self.good = self.member = True
         self.started = self.closed = False
         self.lag: dict[int, int] = {0: 7}
 
@@ -119,6 +119,9 @@ class FakeReader:
 
     def is_alive(self) -> bool:
         return self.started and not self.closed
+
+    def is_member(self) -> bool:
+        return self.member
 
     def fresh(self) -> bool:
         return self.good

@@ -30,6 +30,8 @@ _TAKE = _MOVE.replace(" RETURNING", " WHERE region = excluded.region RETURNING")
 class FileUrlState:
     """See `connectors.ports.UrlState` and `Epochs`; one connection a thread."""
 
+    refused = 0
+
     def __init__(self, path: Path, region: str = "") -> None:
         self._path, self._region = path, region
         self._mine = threading.local()
@@ -84,6 +86,8 @@ class FileUrlState:
 
 class NoUrlState:
     """Keeps no row: for owners that have them all in their local stores. See `connectors.ports.UrlState`."""
+
+    refused = 0
 
     def write(self, rows: Sequence[UrlWrite], *, epoch: int, version: int) -> None:
         return

@@ -16,8 +16,8 @@ from tests.support.fetcher_world import PARTITIONS, FetcherWorld, fetched, lease
 
 
 def test_its_life(tmp_path: Path) -> None:
-    """Records go from the reader's thread through the agent; not ready before it has partitions and its group knows
-    it; at the end the fetcher has left the group, sealed and announced."""
+    """Records go from the reader's thread through the agent; ready once it is in its group, with partitions or none,
+    and not while the group does not hear of it; at the end the fetcher has left the group, sealed and announced."""
     world = FetcherWorld(tmp_path)
 
     async def act() -> None:
@@ -37,7 +37,10 @@ def test_its_life(tmp_path: Path) -> None:
         app.conf.web_enabled = False
         assert (app.stage, app.alive(), app.ready()) == ("fetch", None, "it has not begun yet")
         await app.start()
-        assert app.ready() == "it has no partition of fetch-leases yet"
+        assert app.ready() is None, "a fetcher more than there are partitions is in its group, with nothing to do"
+        world.reader.member = False
+        assert app.ready() == "it is not a member of its group now"
+        world.reader.member = True
         one = lease(1)
         partition = partition_for(one.host_key, PARTITIONS)
 

@@ -66,7 +66,10 @@ class World:
         return [self.bodies.get(ref) for ref in refs]
 
     def work(self, *tasks: ParseTask) -> RunningStage:
-        return asyncio.run(self._work(encode_batch(tasks)))
+        return self.work_value(encode_batch(tasks))
+
+    def work_value(self, value: bytes) -> RunningStage:
+        return asyncio.run(self._work(value))
 
     async def _work(self, value: bytes) -> RunningStage:
         async with RunningStage(self.stage.work) as running:

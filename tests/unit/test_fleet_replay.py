@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
+from connectors.topic_reader import Place
 from schemas.codec import decode
 from schemas.records import BodyRef, Kind, ParseTask, Source
 from schemas.topics import partition_for
 from streams.cli import main
+from streams.core.failures import EXIT_INTERRUPTED
 from streams.core.policy import EXTRACTOR_VERSION
 from streams.core.rows import Status, UrlRow, Visit, encode_row
 from streams.core.rules.urls import host_key, url_id
@@ -88,6 +92,42 @@ def test_a_dry_run_sends_nothing() -> None:
     fleet = fleet_of(("https://a.test/1", OLD, BODY))
     assert "1 would be read anew" in replay(fleet, "--fleet", "--dry-run").printed
     assert tasks(fleet) == []
+
+
+def test_a_large_replay_stays_near_the_parsers() -> None:
+    """All of a large store's tasks at once stood before fresh pages for hours, whose owners then granted nothing."""
+    fleet = fleet_of(*((f"https://h{number % 5}.test/{number}", OLD, BODY) for number in range(60)))
+    parsed = dict.fromkeys(range(4), 0)  # messages of each partition, and as many tasks of each as it has
+    ahead: list[int] = []
+
+    def parse(polls: int) -> None:
+        """One message of each partition, now and then."""
+        logs = fleet.broker.logs["parse-tasks"]
+        sent = [(at, offset) for at, log in enumerate(logs) for offset in range(len(log))]
+        waiting = [decode(logs[at][offset].value or b"", ParseTask) for at, offset in sent if offset >= parsed[at]]
+        ahead.append(sum(map(len, waiting)))
+        if polls % 20 == 0:
+            for at, log in enumerate(logs):
+                parsed[at] = min(parsed[at] + 1, len(log))
+        fleet.places_of["parse-tasks"] = {at: Place(parsed[at], 0, len(log)) for at, log in enumerate(logs)}
+
+    fleet.on_producer = lambda producer: setattr(producer, "on_poll", parse)
+    replay(fleet, "--fleet", "--ahead", "10")
+    assert len(tasks(fleet)) == 60
+    assert 5 <= max(ahead) <= 10
+
+
+def test_a_replay_that_waits_for_parsers_can_be_ended() -> None:
+    """Without parsers, or brokers, it waits for ever: the first Ctrl-C ends it, and what was asked for stands."""
+    fleet = fleet_of(*((f"https://a.test/{number}", OLD, BODY) for number in range(60)))
+
+    def end(polls: int) -> None:
+        if polls == 40:
+            signal.raise_signal(signal.SIGINT)
+
+    fleet.on_producer = lambda producer: setattr(producer, "on_poll", end)
+    replay(fleet, "--fleet", "--ahead", "10", code=EXIT_INTERRUPTED)
+    assert len(tasks(fleet)) == 10
 
 
 @pytest.mark.parametrize("words", [["x.test"], ["--fleet", "a b"], ["--fleet", "--extractor-version", "0"]])

@@ -5,11 +5,14 @@ from __future__ import annotations
 from schemas.records import HostPolicy, Outcome
 from streams.core import policy as bounds
 from streams.core.hosts import NEVER_MS
+from streams.core.indexing import Verdict, of_page
 from streams.core.policy import CrawlPolicy, Politeness
 from streams.core.rows import Status
 from streams.core.rules.urls import host_id
+from streams.core.tasks import parsed_message
 from streams.core.turn import Family
 from tests.support.core_world import World, answer, complete, found
+from tests.unit.test_indexing import read
 
 A, B = "http://a.test", "http://b.test"
 LATER_MS = 10_000  # more than a delay, and the skew after a restart
@@ -156,6 +159,54 @@ def test_a_deleted_host_is_forgotten_but_for_what_was_fetched() -> None:
     assert len(world.store.families[Family.QUEUE]) == 1
     world.now_ms += 400 * bounds.DAY_MS
     assert not world.turn().leases
+
+
+def test_the_index_forgets_a_deleted_host_and_a_resume_brings_it_back() -> None:
+    """Documents of a host that an operator deleted stood in the index for ever. Each is withdrawn once, above all
+    readings of its content; found back unchanged, its body is read anew, above that."""
+    world = World(SOON_AGAIN)
+    urls = [f"{A}/{number}" for number in range(3)]
+    world.seed(*urls, f"{B}/1")
+    versions: dict[str, int] = {}
+    for _ in urls:
+        turn = complete(world, world.turn().leases)
+        for task in turn.tasks:
+            page = read(task)
+            versions[page.url] = of_page(page)[1]
+            world.turn(parsed_message(page), leases_max=0)
+        world.now_ms += 1
+    withdrawn = list(world.turn(said("a.test", deleted=True)).withdrawn)
+    while world.owner.oversight.busy():
+        withdrawn += world.turn(leases_max=0).withdrawn
+    assert sorted(page.url for page in withdrawn) == urls
+    assert all(of_page(page)[0] is Verdict.DELETE for page in withdrawn)
+    assert all(of_page(page)[1] > versions[page.url] for page in withdrawn)
+    assert world.host(A).statuses[Status.GONE] == len(urls)
+    world.restart()
+    assert not world.owner.oversight.busy(), "a tombstone is not told twice"
+    world.now_ms += 400 * bounds.DAY_MS
+    leases = world.turn(said("a.test", deleted=False, paused=False)).leases
+    turn = complete(world, [lease for lease in leases if lease.host_key == A])
+    (task,) = turn.tasks
+    (gone,) = [page for page in withdrawn if page.url == task.url]
+    assert of_page(read(task))[1] > of_page(gone)[1]
+
+
+def test_a_page_that_comes_after_its_host_was_deleted_is_withdrawn_too() -> None:
+    """A request that was out, and its body, would put a document into the index that nobody takes out again."""
+    world = World(SOON_AGAIN)
+    world.seed(f"{A}/1")
+    leases = world.turn().leases
+    world.turn(said(A, deleted=True), leases_max=0)
+    settle(world)
+    turn = complete(world, leases)
+    (gone,) = turn.withdrawn
+    (task,) = turn.tasks
+    assert of_page(gone)[1] > of_page(read(task))[1]
+    row = world.row(f"{A}/1")
+    assert row is not None
+    assert row.status is Status.GONE
+    assert world.host(A).queued == [0, 0, 1]
 
 
 def test_a_deleted_host_is_not_found_again_until_it_is_resumed() -> None:

@@ -14,7 +14,9 @@ from infra import production, settings
 from infra.fleet_checks import check_data
 from infra.production import sizing
 from schemas.metrics import METRICS, MetricKind
+from schemas.topics import TOPICS, WORKER_GROUPS
 from streams.topology import STAGES
+from tests.unit.test_metrics_emitted import emitted
 
 FOLDER = Path(production.__file__).parent
 WORKERS = {stage.group.value for stage in STAGES}
@@ -55,6 +57,16 @@ def test_an_alarm_is_well_made(rule: dict[str, Any]) -> None:
         assert name in OTHERS or bare in METRICS, name
         if bare in METRICS:
             assert name.endswith("_bucket") == (METRICS[bare].kind is MetricKind.HISTOGRAM), name
+
+
+def test_what_an_alarm_asks_for_is_emitted() -> None:
+    """A name that no worker emits, or a topic that no worker reads, is silence where an alarm was meant."""
+    shown = {name for name, _ in emitted()}
+    for rule in RULES:
+        asked = re.findall(r"headrace_[a-z_]+", re.sub(r'"[^"]*"', "", rule["expr"]))
+        assert {name.removesuffix("_bucket") for name in asked} <= shown, rule["alert"]
+        for topic in re.findall(r'topic="([^"]+)"', rule["expr"]):
+            assert TOPICS[topic].group in WORKER_GROUPS, (rule["alert"], topic)
 
 
 def test_rates_are_of_counters_only() -> None:

@@ -80,6 +80,7 @@ def test_a_bad_message_goes_to_the_dead_letters_and_the_others_of_its_group_go_o
             ((_, value),) = running.sender.values("dead-letters")
             (letter,) = decode(value or b"", DeadLetter)
             assert (letter.stage, letter.record, letter.error) == ("parse", b"fail", "no such deed")
+            assert letter.topic == "parse-tasks", "where it goes back to"
             assert "headrace_dead_letters_total" in running.metrics.page()
 
     asyncio.run(run())

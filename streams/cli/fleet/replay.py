@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from infra.settings_fleet import Fleet
 from schemas.records import ParseTask
+from schemas.topics import Group
 from streams.cli.arguments import positive
 from streams.cli.fleet.clients import Interrupts, add_fleet, fleet_of, partitions_of
 from streams.cli.seeds import judged
 from streams.cli.shell import Shell
 from streams.cli.words import count, rate, span
-from streams.core.failures import EXIT_DONE, EXIT_INTERRUPTED, UsageError
-from streams.core.policy import EXTRACTOR_VERSION, CrawlPolicy
+from streams.core.failures import EXIT_DONE, EXIT_INTERRUPTED, CrawlError, UsageError
+from streams.core.policy import EXTRACTOR_VERSION, REPLAY_TASKS_MAX, CrawlPolicy
 from streams.core.rows import decode_row
 from streams.core.rules.urls import host_key
 from streams.core.tasks import replay_task
+
+if TYPE_CHECKING:
+    from connectors.producer import BatchProducer
 
 EXAMPLES = """
   headrace replay --fleet                          after an upgrade: every body that an older extractor read
@@ -24,6 +29,7 @@ EXAMPLES = """
   headrace replay --fleet --again                  also what today's extractor read: an index that was lost fills anew
   headrace replay --fleet --dry-run                how many bodies that would be
 
+It keeps --ahead tasks before the parsers at most, so that fresh pages wait behind no more, and goes on as they do.
 Bodies are read from the store, never from their sites. A document that is made again has a higher version than the one
 that stood, unless the same extractor made both: then it is the same, and only fills a gap. Run as often as you like.
 The first Ctrl-C ends it in order, exit code 130; what was asked for by then will be done.
@@ -31,6 +37,7 @@ The first Ctrl-C ends it in order, exit code 130; what was asked for by then wil
 
 TOPIC = "parse-tasks"
 PROGRESS_MS = 5_000
+_WAITS = 10  # moments between two looks at how far the parsers are
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=EXTRACTOR_VERSION,
         metavar="N",
         help="under which version the readings go (default: this build's, %(default)s)",
+    )
+    parser.add_argument(
+        "--ahead",
+        type=positive,
+        default=REPLAY_TASKS_MAX,
+        metavar="N",
+        help="bodies asked for and not yet parsed, at most: fresh pages wait behind them (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="count, and send nothing")
     add_fleet(parser, verb=True)
@@ -73,6 +87,8 @@ class _Replay:
         self._shell, self._fleet, self._interrupts = shell, fleet, interrupts
         self._policy = CrawlPolicy(extractor_version=arguments.extractor_version)
         self._again, self._dry = arguments.again, arguments.dry_run
+        self._step = max(1, arguments.ahead // 2)
+        self._step_before: dict[int, int] = {}  # by partition: the last offset of the step that must be parsed next
         self._looked = self._asked = 0
         self._began_ms = self._said_ms = shell.now_ms()
         self._why = ""
@@ -91,6 +107,8 @@ class _Replay:
             for task in self._tasks(rows):
                 if producer is not None:
                     producer.send(task)
+                    if self._asked % self._step == 0:
+                        self._let_parsers_follow(producer)
         if producer is not None:
             producer.settle()
         took_ms = max(1, shell.now_ms() - self._began_ms)
@@ -112,6 +130,21 @@ class _Replay:
                 self._asked += 1
                 yield task
             self._tick()
+
+    def _let_parsers_follow(self, producer: BatchProducer) -> None:
+        """A step was sent: the next one begins when the one before it is parsed, however long that takes."""
+        producer.settle()
+        wanted, self._step_before = self._step_before, dict(producer.last_offset)
+        while wanted and not self._interrupts.asked:
+            try:
+                places = self._shell.fleet.places(self._fleet, {TOPIC: Group.PARSE.value}).get(TOPIC, {})
+            except CrawlError as error:
+                self._why = str(error)
+                places = {}
+            done = {at: max(place.begin, place.committed or 0) for at, place in places.items()}
+            wanted = {at: offset for at, offset in wanted.items() if done.get(at, 0) <= offset}
+            for _ in range(_WAITS if wanted else 0):
+                producer.wait()
 
     def _tick(self) -> None:
         now_ms = self._shell.now_ms()
