@@ -7,7 +7,7 @@ import io
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,14 @@ from streams.core.progress import Counts, EndReason, HostSpeed, HostWaiting, Pro
 from tests.support.fake_engine import Captured, FakeBackend, FakeEngine, FakeReader
 
 FIRST = RecentPage("http://a.example/", 200, 40)
+
+
+@pytest.fixture(autouse=True)
+def a_terminal() -> Iterator[None]:
+    """Tests under `nohup` begin with a hang-up that is ignored; those here say themselves when it is."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(autouse=True)
