@@ -120,4 +120,4 @@ def _opened(settings: Settings, spool: Spool, now: Callable[[], int], metrics: M
         yield "headrace_service_away_seconds", ("s3",), objects.away_s()
 
     sender = KafkaSender(client_settings(fleet), leave)
-    return Opened(stage.work, sender, make_reader(fleet, TOPIC, PARSE_APP), close, gauges)
+    return Opened(stage.work, sender, make_reader(fleet, TOPIC, PARSE_APP), close, gauges, stage.forget)

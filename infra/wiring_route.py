@@ -81,7 +81,7 @@ def open_route(settings: Settings) -> StageApp:
             yield from behind.gauges()
 
         sender = KafkaSender(client_settings(fleet), leave)
-        return Opened(stage.work, sender, make_reader(fleet, TOPIC, ROUTE_APP), close, gauges)
+        return Opened(stage.work, sender, make_reader(fleet, TOPIC, ROUTE_APP), close, gauges, stage.forget)
 
     return stage_app(
         ROUTE_APP,

@@ -6,7 +6,8 @@ to the page's owner go out. A body that is not there any more, and a page that e
 like on one machine, and a dead letter beside it, so that somebody can have it parsed again.
 
 Nothing is fetched in here. Parsers leave out links that they named lately; that memory begins anew every
-MEMO_MS, since an operator may have let in meanwhile what an owner refused.
+MEMO_MS, since an operator may have let in meanwhile what an owner refused, whenever a group fails, and when a partition
+is assigned anew: what it holds must be on its way.
 """
 
 from __future__ import annotations
@@ -74,13 +75,28 @@ class ParseStage:
         self._partition_of, self._now, self._metrics = partition_of, now, metrics
         self._room = asyncio.Semaphore(chunks_max)
         self.waiting = 0  # tasks taken and not parsed yet
+        self._forgotten = 0  # times
+
+    def forget(self) -> None:
+        """Links that parsers named may not have gone out: they are named again."""
+        self._forgotten += 1
 
     async def work(self, messages: Sequence[Input]) -> Sequence[Output]:
         """Raises BadRecord for a message that holds no tasks, CrawlError when no parser starts."""
         tasks = [task for one in messages for task in decode(one.value or b"", ParseTask)]
+        try:
+            return await self._work(tasks)
+        except BaseException:
+            self.forget()
+            raise
+
+    async def _work(self, tasks: Sequence[ParseTask]) -> Sequence[Output]:
+        # Of the group, not of the moment: what waits for its bodies while the assignment ends names no link to a parser
+        # as one that went out since.
+        generation = self._now() // MEMO_MS + self._forgotten
         self.waiting += len(tasks)
         try:
-            several = await _all_of([self._chunk(chunk) for chunk in _chunks(tasks)])
+            several = await _all_of([self._chunk(chunk, generation) for chunk in _chunks(tasks)])
         finally:
             self.waiting -= len(tasks)
         parsed = [output for chunk in several for output in chunk]
@@ -91,18 +107,19 @@ class ParseStage:
         ]
         return self._outputs(tasks, pages)
 
-    async def _chunk(self, tasks: Sequence[ParseTask]) -> list[ParseOutput]:
+    async def _chunk(self, tasks: Sequence[ParseTask], generation: int) -> list[ParseOutput]:
         """Read together, parsed side by side."""
         async with self._room:
             bodies = await self._read_bodies([task.content for task in tasks])
-            return await _all_of([self._parse(task, body) for task, body in zip(tasks, bodies, strict=True)])
+            several = zip(tasks, bodies, strict=True)
+            return await _all_of([self._parse(task, body, generation) for task, body in several])
 
-    async def _parse(self, task: ParseTask, body: bytes | None) -> ParseOutput:
+    async def _parse(self, task: ParseTask, body: bytes | None, generation: int) -> ParseOutput:
         began_ms = self._now()
         if body is None:
             output = ParseOutput(failed_page(task, BODY_UNREADABLE))
         else:
-            output = await self._parser.parse(task, body, generation=began_ms // MEMO_MS)
+            output = await self._parser.parse(task, body, generation=generation)
             self._metrics.observe("headrace_parse_seconds", max(0, self._now() - began_ms) / 1_000)
             page = msgspec.structs.replace(output.page, content_hash=hashlib.sha256(body).digest())
             output = msgspec.structs.replace(output, page=page)

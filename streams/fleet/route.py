@@ -4,7 +4,7 @@ A group is some messages of parsed-pages, gathered for 50 ms at most. Its links 
 (`streams.core.route`), those named lately are left out, and what is left goes to discovered-urls in batches by the
 target host's partition. What a page is to the index (`streams.core.indexing`) goes to index-events, its text read by
 reference. The memo of links begins anew every MEMO_MS, since an operator may have let in meanwhile what an owner
-refused, and whenever a group fails: what it holds must be on its way.
+refused, whenever a group fails, and when a partition is assigned anew: what it holds must be on its way.
 """
 
 from __future__ import annotations
@@ -61,9 +61,13 @@ class RouteStage:
             discovered = self._discovered(pages)
             events = await self._events(pages)
         except BaseException:
-            self._memo.forget()
+            self.forget()
             raise
         return [*discovered, *events]
+
+    def forget(self) -> None:
+        """Links that were named may not have gone out: they are named again."""
+        self._memo.forget()
 
     def _discovered(self, pages: Sequence[ParsedPage]) -> list[Output]:
         now_ms = self._now()

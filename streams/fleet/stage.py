@@ -75,12 +75,15 @@ class Stage:
         metrics: Metrics,
         carry_out: Callable[[Group], Awaitable[None]],
         failed: Callable[[BaseException], None],
+        renewed: Callable[[], None] = lambda: None,
     ) -> None:
         """`name`: of the dead letters. `now`: UTC in ms. `carry_out`: hands a group to whoever calls `carry`, and may
-        wait. `failed`: the worker cannot go on."""
+        wait. `failed`: the worker cannot go on. `renewed`: before messages come under a new assignment; what was made
+        of earlier ones may never have gone out, and some of it is worked again.
+        """
         self.name, self.topic = name, topic
         self._work, self._sender, self._pace, self._now, self._metrics = work, sender, pace, now, metrics
-        self._carry_out, self._failed = carry_out, failed
+        self._carry_out, self._failed, self._renewed = carry_out, failed, renewed
         self._loop = asyncio.get_running_loop()
         self._reader: Reading | None = None
         self._waiting: deque[Input] = deque()
@@ -133,6 +136,8 @@ class Stage:
         for one in messages:
             progress = self._progress.get(one.partition)
             if progress is None or progress.term != one.term:
+                if progress is not None:
+                    self._renewed()
                 progress = self._progress[one.partition] = _Progress(one.term, self._now())
             progress.came(one.offset, self._now())
         self._waiting.extend(messages)

@@ -32,6 +32,7 @@ class Opened(msgspec.Struct):
     make_reader: Callable[[Stage], Reading]
     close: Callable[[], Awaitable[None]]
     gauges: Callable[[Stage], Iterable[tuple[str, Labels, float]]] = lambda stage: ()
+    renewed: Callable[[], None] = lambda: None  # see `Stage`
 
 
 class _WithoutKafka(BootStrategy):
@@ -133,6 +134,7 @@ def stage_app(
             metrics=app.metrics,
             carry_out=groups.give,
             failed=leave,
+            renewed=opened.renewed,
         )
         app.running, app.reader = running, opened.make_reader(running)
         app.metrics.gauges = lambda: [*running.gauges(), *opened.gauges(running)]

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from connectors.group_reader import GroupReader
 from tests.services.conftest import Fleet
 from tests.support.fleet_world import FleetWorld, until
 
-TOPIC = "parse-tasks"
+TOPIC = "surplus-members"
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def kafka(fleet: Fleet, tmp_path: Path) -> Iterator[str]:
 def test_a_member_without_a_partition_is_in_its_group(kafka: str) -> None:
     """The real client's statistics say that it is steady, where none of its callbacks says anything: a worker more than
     there are partitions was never ready."""
-    partitions = len(AdminClient({"bootstrap.servers": kafka}).list_topics(timeout=30).topics[TOPIC].partitions)
+    partitions = 2
+    made = AdminClient({"bootstrap.servers": kafka}).create_topics([NewTopic(TOPIC, partitions)])
+    made[TOPIC].result(30)
     failed: list[Exception] = []
     readers = [
         GroupReader(

@@ -162,12 +162,18 @@ class RunningStage:
     """A stage over these two, carried out at once; use it with `async with`."""
 
     def __init__(
-        self, work: Work, pace: Pace | None = None, *, topic: str = "parse-tasks", partitions: int = 4
+        self,
+        work: Work,
+        pace: Pace | None = None,
+        *,
+        topic: str = "parse-tasks",
+        partitions: int = 4,
+        renewed: Callable[[], None] = lambda: None,
     ) -> None:
         self.reader, self.sender, self.metrics = MemoryReader(partitions), MemorySender(), Metrics("parse")
         self.failures: list[BaseException] = []
         self.now_ms = NOW_MS
-        self._work, self._pace, self._topic = work, pace or Pace(), topic
+        self._work, self._pace, self._topic, self._renewed = work, pace or Pace(), topic, renewed
         self._carried: set[asyncio.Task[None]] = set()
         self.stage: Stage
 
@@ -182,6 +188,7 @@ class RunningStage:
             metrics=self.metrics,
             carry_out=self._carry_out,
             failed=self.failures.append,
+            renewed=self._renewed,
         )
         self.stage.start(self.reader)
         return self

@@ -240,3 +240,56 @@ def test_parsers_forget_now_and_then_what_they_named() -> None:
     first, second = world.parser.generations[::2]
     assert world.parser.generations == [first, first, second, second]
     assert second == first + 1
+
+
+def test_parsers_name_links_again_whose_pages_may_never_have_gone_out() -> None:
+    """Protects links from being lost: a parser took those of a group that was dropped for links that were on their way.
+
+    A group whose bodies come only after its assignment has ended must not fill the memo that the next one meets.
+    """
+
+    async def run() -> list[int]:
+        world, go_on = World(), asyncio.Event()
+
+        async def slow(refs: Sequence[BodyRef]) -> list[bytes | None]:
+            await go_on.wait()
+            return [BODY for _ in refs]
+
+        world.stage._read_bodies = slow
+        value = encode_batch([task()])
+        async with RunningStage(world.stage.work, renewed=world.stage.forget) as running:
+            running.reader.feed(0, value)
+            await running.rest()
+            running.reader.lose(0)
+            running.reader.gain(0, term=2)
+            running.reader.feed(0, value)
+            await running.rest()
+            go_on.set()
+            await running.until(lambda: running.reader.committed[0] == 1)
+        return world.parser.generations
+
+    first, second = asyncio.run(run())
+    assert second == first + 1
+
+
+def test_parsers_name_links_again_after_a_group_that_failed() -> None:
+    """Protects the links of a page that is worked alone after its group failed."""
+
+    async def run() -> list[int]:
+        world = World()
+        keep = world.texts.keep
+        failures = [OSError("away")]
+
+        async def sometimes(several: Sequence[ParseOutput]) -> list[BodyRef | None]:
+            if failures:
+                raise failures.pop()
+            return await keep(several)
+
+        world.stage._texts.keep = sometimes  # type: ignore[method-assign]
+        async with RunningStage(world.stage.work, Pace(group_messages_max=2)) as running:
+            running.reader.feed(0, encode_batch([task("/a")]), encode_batch([task("/b")]))
+            await running.until(lambda: running.reader.committed[0] == 2)
+        return world.parser.generations
+
+    before = asyncio.run(run())
+    assert before[-1] == before[0] + 1
