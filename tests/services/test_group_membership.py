@@ -27,8 +27,8 @@ def test_a_member_without_a_partition_is_in_its_group(kafka: str) -> None:
     """The real client's statistics say that it is steady, where none of its callbacks says anything: a worker more than
     there are partitions was never ready."""
     partitions = 2
-    made = AdminClient({"bootstrap.servers": kafka}).create_topics([NewTopic(TOPIC, partitions)])
-    made[TOPIC].result(30)
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(TOPIC, partitions)])[TOPIC].result(30)
     failed: list[Exception] = []
     readers = [
         GroupReader(
