@@ -178,7 +178,7 @@ class UrlStateLaws:
         host = new_host()
         group = [admitted(host, number) for number in range(self.many // 10)]
         again = [admitted(host, number, depth=2) for number in range(self.many // 10)]
-        parts = list(batches(group, rows_max=2))
+        parts = list(batches(group, rows_max=1))
         assert len(parts) > 2
         for crash_after in (1, len(parts) // 2, len(parts) - 1):
             done = {cell.url_id for part in parts[:crash_after] for cell in part.cells}

@@ -29,6 +29,10 @@ def test_a_member_without_a_partition_is_in_its_group(kafka: str) -> None:
     partitions = 2
     admin = AdminClient({"bootstrap.servers": kafka})
     admin.create_topics([NewTopic(TOPIC, partitions)])[TOPIC].result(30)
+    until(
+        lambda: TOPIC in admin.list_topics(timeout=30).topics,
+        "brokers to know the topic: a worker looks before it reads",
+    )
     failed: list[Exception] = []
     readers = [
         GroupReader(
@@ -44,7 +48,10 @@ def test_a_member_without_a_partition_is_in_its_group(kafka: str) -> None:
     ]
     for reader in readers:
         reader.start()
-    until(lambda: all(reader.is_member() for reader in readers), "all of them to be in their group")
+    until(
+        lambda: all(reader.is_member() for reader in readers),
+        lambda: f"all of them to be in their group: {[reader.is_member() for reader in readers]}, {failed}",
+    )
     until(lambda: sum(len(reader.terms()) for reader in readers) == partitions, "the partitions to be dealt")
     until(lambda: min(len(reader.terms()) for reader in readers) == 0, "one of them to have none")
     assert all(reader.is_member() for reader in readers)
