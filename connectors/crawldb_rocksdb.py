@@ -84,7 +84,7 @@ class CrawlDb:
         self._mark = CommitMark(path)
         writing = access_is_write(read_only, secondary)
         if writing and synced:
-            _refuse_if_commits_are_lost(path, self._mark.read())
+            _refuse_if_commits_are_lost(path, self._mark.read(), self._memory)
         try:
             there = _ALL if writing else _families_in(path)
             self._db: Any = Rdict(
@@ -305,7 +305,7 @@ def _linked(path: Path, linked: Path) -> Path:
     return linked
 
 
-def _refuse_if_commits_are_lost(path: Path, committed: int) -> None:
+def _refuse_if_commits_are_lost(path: Path, committed: int, memory: StoreMemory) -> None:
     """Look before the database is opened for writing, which clears away the log. Raises StoreFailed."""
     if not committed:
         return
@@ -313,7 +313,6 @@ def _refuse_if_commits_are_lost(path: Path, committed: int) -> None:
     if (path / "CURRENT").exists():
         try:
             names = Rdict.list_cf(str(path), Options(raw_mode=True))
-            memory = StoreMemory()
             families = {name: family_options(name, memory) for name in names if name != "default"}
             db: Any = Rdict(str(path), database_options(memory, create=False), families, AccessType.read_only(False))
         except Exception as error:  # rocksdict has no narrower class

@@ -98,9 +98,8 @@ def run_seen(
     figures.urls = stored + (_fill(db, made, partial=False) if urls > stored else 0)
     db.close()
     say(f"{figures.urls} URLs are known")
-    db = CrawlDb(
-        folder, memory=StoreMemory(cache_bytes), read_only=True
-    )  # what the filling left to be compacted is not ours
+    # For reading only: what the filling left to be compacted is not ours.
+    db = CrawlDb(folder, memory=StoreMemory(cache_bytes), read_only=True)
     quiet_collector()  # as a crawl has it
     _ask(_CountingReads(db), _visits(read, copies), links // 10, figures, seen_alone=True)  # what a long run has cached
     _ask(_CountingReads(db), _visits(read, copies), links, figures, seen_alone=True)

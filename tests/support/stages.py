@@ -204,6 +204,17 @@ class RunningStage:
     async def until(self, holds: Callable[[], bool]) -> None:
         await until(holds)
 
+    async def come_again(self, value: bytes, go_on: asyncio.Event) -> None:
+        """A message whose work stands still until `go_on`: meanwhile its partition is lost, comes back, and it, too."""
+        self.reader.feed(0, value)
+        await self.rest()
+        self.reader.lose(0)
+        self.reader.gain(0, term=2)
+        self.reader.feed(0, value)
+        await self.rest()
+        go_on.set()
+        await self.until(lambda: self.reader.committed[0] == 1)
+
     async def rest(self, turns: int = 50) -> None:
         """Some rounds in which whatever would happen happens."""
         for _ in range(turns):

@@ -256,16 +256,8 @@ def test_parsers_name_links_again_whose_pages_may_never_have_gone_out() -> None:
             return [BODY for _ in refs]
 
         world.stage._read_bodies = slow
-        value = encode_batch([task()])
         async with RunningStage(world.stage.work, renewed=world.stage.forget) as running:
-            running.reader.feed(0, value)
-            await running.rest()
-            running.reader.lose(0)
-            running.reader.gain(0, term=2)
-            running.reader.feed(0, value)
-            await running.rest()
-            go_on.set()
-            await running.until(lambda: running.reader.committed[0] == 1)
+            await running.come_again(encode_batch([task()]), go_on)
         return world.parser.generations
 
     first, second = asyncio.run(run())

@@ -124,16 +124,8 @@ def test_links_of_a_partition_that_went_and_came_back_are_named_again() -> None:
             return await world.texts.read(refs)
 
         world.stage._read_texts = slow
-        message = encode(page(HOST + "/a"))
         async with RunningStage(world.stage.work, topic="parsed-pages", renewed=world.stage.forget) as running:
-            running.reader.feed(0, message)
-            await running.rest()
-            running.reader.lose(0)
-            running.reader.gain(0, term=2)
-            running.reader.feed(0, message)
-            await running.rest()
-            go_on.set()
-            await running.until(lambda: running.reader.committed[0] == 1)
+            await running.come_again(encode(page(HOST + "/a")), go_on)
             return running.sender.sent
 
     assert len(found(asyncio.run(run()))) == 1
