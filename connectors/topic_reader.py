@@ -65,6 +65,11 @@ class Place(msgspec.Struct, frozen=True):
     begin: int
     end: int
 
+    @property
+    def next(self) -> int:
+        """Where the group goes on: what retention took is no work for it any more."""
+        return self.begin if self.committed is None else max(self.begin, self.committed)
+
 
 def last(count: int) -> int:
     """The place from which `count` offsets follow to a partition's end."""

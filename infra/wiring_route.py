@@ -10,6 +10,7 @@ from typing import Protocol
 from connectors.bodies_together import BodiesTogether
 from connectors.object_store import ObjectStore
 from connectors.stage_sender import KafkaSender
+from connectors.topic_reader import Place
 from infra.provision.kafka_admin import ConfluentAdmin, client_settings
 from infra.provision.s3_store import open_client
 from infra.settings import Settings
@@ -98,4 +99,5 @@ def sink_lag(admin: Offsets, partitions: int) -> int:
     """Records of index-events behind what the sink's group has committed. Raises CrawlError, ServiceAway."""
     committed = admin.committed(SINK_GROUP)
     bounds = admin.bounds([(INDEX, partition) for partition in range(partitions)])
-    return sum(max(0, end - max(begin, committed.get(place, 0))) for place, (begin, end) in bounds.items())
+    places = [Place(committed.get(place), *bound) for place, bound in bounds.items()]
+    return sum(max(0, place.end - place.next) for place in places)

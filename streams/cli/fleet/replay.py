@@ -141,7 +141,7 @@ class _Replay:
             except CrawlError as error:
                 self._why = str(error)
                 places = {}
-            done = {at: max(place.begin, place.committed or 0) for at, place in places.items()}
+            done = {at: place.next for at, place in places.items()}
             wanted = {at: offset for at, offset in wanted.items() if done.get(at, 0) <= offset}
             for _ in range(_WAITS if wanted else 0):
                 producer.wait()

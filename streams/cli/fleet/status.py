@@ -119,10 +119,7 @@ def _behind(fleet: Fleet, reader: TopicReader, shell: Shell) -> Iterator[Behind]
     topics = [topic for topic in TOPICS.values() if topic.group in GROUPS and topic.record is not None]
     places = shell.fleet.places(fleet, {topic.name: topic.group.value for topic in topics})
     for topic in topics:
-        open_places = {
-            partition: (place.begin if place.committed is None else max(place.begin, place.committed), place.end)
-            for partition, place in places.get(topic.name, {}).items()
-        }
+        open_places = {partition: (place.next, place.end) for partition, place in places.get(topic.name, {}).items()}
         offsets = sum(max(0, end - begin) for begin, end in open_places.values())
         if offsets > COUNTED_MAX:
             yield Behind(topic.group.value, topic.name, offsets, about=True)
